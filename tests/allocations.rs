@@ -1,7 +1,5 @@
 //! The measured loop does not allocate: a thousand iterations need the same number of allocations as ten.
 
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -9,8 +7,9 @@ use aorta::exec::{Control, LaunchMode};
 use aorta::model::Program;
 use aorta::plan::Plan;
 use aorta::schedule;
-use common::mock::Mock;
-use common::shipped;
+
+use crate::common::mock::Mock;
+use crate::common::{self, shipped};
 
 thread_local! {
     /// Number of allocations by this thread.

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use aorta::backend::host::Host;
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::EffortPlan;
-use aorta::exec::{self, Control, ExecError, Health, LaunchMode, Observation, Session};
+use aorta::exec::{self, Control, ExecError, Health, LaunchMode, Observation, Sensors, Session};
 use aorta::measure::{self, Measured, RankRequest, Request};
 use aorta::model::Program;
 use aorta::ops::init::Init;
@@ -447,8 +447,10 @@ fn an_interruption_after_the_headline_leaves_an_incomplete_run() {
 
 // --- The device's state ---------------------------------------------------------------------------------------------
 
-fn health(clock: u32, reasons: &[&'static str]) -> Health {
-    Health { clock_mhz: Some(clock), max_clock_mhz: Some(1980), reasons: reasons.to_vec(), ..Health::default() }
+fn health(clock: u32, reasons: &[&str]) -> Health {
+    let reasons = reasons.iter().map(ToString::to_string).collect();
+    let sensors = Sensors { clock_mhz: Some(clock), max_clock_mhz: Some(1980), reasons, ..Sensors::default() };
+    Health { sensors, ..Health::default() }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod common;
 
 mod advice;
+mod allocations;
 mod attackers;
 mod attention_library;
 mod bundles;

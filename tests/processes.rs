@@ -11,7 +11,7 @@ use aorta::backend::sim::Sim;
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::{EffortPlan, Profile};
 use aorta::exec::{
-    self, Backend, Control, DeviceInfo, Driver, ExecError, Health, Image, LaunchMode, Observation, Peers,
+    self, Backend, Control, DeviceInfo, Driver, ExecError, Health, Image, LaunchMode, Observation, Peers, Sensors,
 };
 use aorta::measure::{self, Measured};
 use aorta::model::{AnalysisOptions, Program};
@@ -323,7 +323,9 @@ fn insufficient_memory_is_reported_before_devices_are_opened() {
 
 #[test]
 fn every_device_s_health_is_in_the_record() {
-    let health = |celsius| Health { celsius: Some(celsius), reasons: vec!["power cap"], ..Health::default() };
+    let sensors =
+        |celsius| Sensors { celsius: Some(celsius), reasons: vec!["power cap".to_owned()], ..Sensors::default() };
+    let health = |celsius| Health { sensors: sensors(celsius), ..Health::default() };
     let all = with_mocks(2, |rank, _| Script { health: vec![health(40 + rank)], ..Script::default() });
     for measured in all {
         let measured = measured.expect("nothing fails");

@@ -25,7 +25,7 @@ pub fn spawn<T: Send + 'static>(
     builder: Builder,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    start(STACK, |begun| builder.spawn(begin(begun, work)))
+    start(STACK, |begun| builder.spawn(begin(begun, Box::new(work))))
 }
 
 /// [`spawn`] for a thread that ends before its scope does.
@@ -34,7 +34,7 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> io::Result<ScopedJoinHandle<'scope, T>> {
-    start(STACK, |begun| builder.spawn_scoped(scope, begin(begun, work)))
+    spawn_scoped_with_stack(STACK, builder, scope, work)
 }
 
 /// [`spawn_scoped`] for a thread whose stack has `stack` bytes.
@@ -43,6 +43,16 @@ pub fn spawn_scoped_with_stack<'scope, T: Send + 'scope>(
     builder: Builder,
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
+) -> io::Result<ScopedJoinHandle<'scope, T>> {
+    spawn_boxed(stack, builder, scope, Box::new(work))
+}
+
+/// [`spawn_scoped_with_stack`] for work in a box: the code that starts a thread is compiled once for each type of result.
+fn spawn_boxed<'scope, T: Send + 'scope>(
+    stack: usize,
+    builder: Builder,
+    scope: &'scope Scope<'scope, '_>,
+    work: Box<dyn FnOnce() -> T + Send + 'scope>,
 ) -> io::Result<ScopedJoinHandle<'scope, T>> {
     start(stack, |begun| builder.stack_size(stack).spawn_scoped(scope, begin(begun, work)))
 }
@@ -62,7 +72,10 @@ fn start<H>(stack: usize, spawn: impl FnOnce(Sender<()>) -> io::Result<H>) -> io
 
 /// Returns the function that a thread runs: it first allocates the memory that every thread needs, then reports that it
 /// runs.
-fn begin<T>(begun: Sender<()>, work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+fn begin<'work, T>(begun: Sender<()>, work: Box<dyn FnOnce() -> T + Send + 'work>) -> impl FnOnce() -> T + Send + 'work
+where
+    T: 'work,
+{
     move || {
         let _ = std::thread::current();
         drop(begun);

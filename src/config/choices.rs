@@ -7,6 +7,8 @@ use clap::ValueEnum;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
+use crate::base::named::named;
+
 use super::field::FieldValue;
 use super::value::{InvalidValue, SettingValue};
 use super::words;
@@ -14,25 +16,17 @@ use super::words;
 /// Defines an enum whose values are words, with a help text for each, as a type of settings and of fields of scenarios.
 macro_rules! choices {
     ($($(#[doc = $about:literal])+ $name:ident { $($(#[doc = $help:literal])* $value:ident = $word:literal,)+ })+) => {$(
-        $(#[doc = $about])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-        pub enum $name {
-            $($(#[doc = $help])* #[value(name = $word)] $value,)+
-        }
-
-        impl $name {
-            /// Every word, in the order of the values.
-            pub const WORDS: &[&str] = &[$($word),+];
-
-            /// The word in files and options.
-            pub fn name(self) -> &'static str {
-                Self::WORDS[self as usize]
+        named! {
+            $(#[doc = $about])+
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+            pub enum $name {
+                $($(#[doc = $help])* #[value(name = $word)] $value = $word,)+
             }
         }
 
         impl SettingValue for $name {
             type Repr = $name;
-            const WORDS: &[&str] = <$name>::WORDS;
+            const WORDS: &[&str] = &$name::NAMES;
 
             fn read(written: $name, _: Option<RangeInclusive<u64>>) -> Result<$name, InvalidValue> {
                 Ok(written)
@@ -45,7 +39,7 @@ macro_rules! choices {
 
         impl FieldValue for Option<$name> {
             const FORM: &str = "word";
-            const WORDS: &[&str] = <$name>::WORDS;
+            const WORDS: &[&str] = &$name::NAMES;
 
             fn values(&self) -> Vec<String> {
                 self.iter().map(|word| word.name().to_owned()).collect()
@@ -59,8 +53,7 @@ macro_rules! choices {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
                 let word = words::one(deserializer)?;
-                let value = Self::WORDS.iter().zip([$($name::$value),+]).find(|(known, _)| **known == word);
-                value.map(|(_, value)| value).ok_or_else(|| D::Error::unknown_variant(&word, Self::WORDS))
+                Self::from_name(&word).ok_or_else(|| D::Error::unknown_variant(&word, &Self::NAMES))
             }
         }
     )+};

@@ -4,17 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::Nanos;
 
-use super::constant::{Constant, constants};
-
 /// Share of the highest clock below which a device counts as slowed down.
 const SLOW_CLOCK: f64 = 0.75;
 
 /// Share of a window during which throttling is tolerated without a note.
 const TOLERATED_THROTTLING: f64 = 0.01;
 
-/// State of a device at one moment. A field is `None` if the device does not report it.
+/// Values of a device's sensors at one moment. A field is `None` if the device does not report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Health {
+pub struct Sensors {
     /// SM clock in MHz: current and highest; `None` if unknown.
     pub clock_mhz: Option<u32>,
     pub max_clock_mhz: Option<u32>,
@@ -24,8 +22,13 @@ pub struct Health {
     /// Temperature in °C; `None` if unknown.
     pub celsius: Option<u32>,
     /// Current reasons for a reduced clock, except idleness and clocks set by a user.
-    #[serde(deserialize_with = "constants")]
-    pub reasons: Vec<Constant>,
+    pub reasons: Vec<String>,
+}
+
+/// State of a device at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    pub sensors: Sensors,
     /// Total time for which the power cap has reduced the clock, from an arbitrary origin; `None` if unknown.
     pub by_power: Option<Nanos>,
     /// Total time for which the temperature has reduced the clock, from an arbitrary origin; `None` if unknown.
@@ -55,15 +58,16 @@ impl Health {
                 add(format!("{name} for {:.0} % of the time", 100.0 * share.min(1.0)));
             }
         }
-        let lowered = |health: &&Health| health.clock_mhz < health.max_clock_mhz;
-        for reason in [before, self].into_iter().filter(lowered).flat_map(|health| &health.reasons) {
+        let lowered = |sensors: &&Sensors| sensors.clock_mhz < sensors.max_clock_mhz;
+        for reason in [&before.sensors, &self.sensors].into_iter().filter(lowered).flat_map(|sensors| &sensors.reasons)
+        {
             let is_known = reasons.iter().any(|known| known.starts_with(reason));
             if !is_known {
-                reasons.push((*reason).to_owned());
+                reasons.push(reason.clone());
             }
         }
         // A device may be in a low-power state before the first iteration, but not after the last one.
-        let (clock, most) = (self.clock_mhz?, self.max_clock_mhz?);
+        let (clock, most) = (self.sensors.clock_mhz?, self.sensors.max_clock_mhz?);
         let slow = f64::from(clock) < SLOW_CLOCK * f64::from(most);
         if reasons.is_empty() && !slow {
             return None;
@@ -81,14 +85,10 @@ impl Health {
 mod tests {
     use super::*;
 
-    fn at(clock: u32, reasons: &[&'static str], by_power: i64) -> Health {
-        Health {
-            clock_mhz: Some(clock),
-            max_clock_mhz: Some(1980),
-            reasons: reasons.to_vec(),
-            by_power: Some(Nanos(by_power)),
-            ..Health::default()
-        }
+    fn at(clock: u32, reasons: &[&str], by_power: i64) -> Health {
+        let reasons = reasons.iter().map(ToString::to_string).collect();
+        let sensors = Sensors { clock_mhz: Some(clock), max_clock_mhz: Some(1980), reasons, ..Sensors::default() };
+        Health { sensors, by_power: Some(Nanos(by_power)), by_temperature: None }
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub use control::Control;
 pub use diagnose::Diagnosis;
 pub use driver::{Backend, DeviceInfo, Driver, Fault, Issued, LaneCompletion, Repeat};
 pub use error::ExecError;
-pub use health::Health;
+pub use health::{Health, Sensors};
 pub use image::{Address, Comm, Fill, Image, ImageOp, LoweredSpec, NO_COMM, NO_CROSSING, check_peers};
 pub use inspect::{Inspected, Inspection, Launched, MatchBy, inspect};
 pub use observe::Observation;

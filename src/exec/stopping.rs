@@ -4,9 +4,10 @@
 //! only loosely: hosts run ahead, and the distances add up along a chain of groups. So all ranks that are connected by
 //! exchanges of data end after the same iteration: the latest that any of them has begun to issue.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use rustc_hash::FxHashMap;
 
 /// The run has not been stopped.
 const OPEN: u64 = u64::MAX;
@@ -106,7 +107,7 @@ impl Agreement {
 
 /// For each rank, the index of the first rank that it is connected with, directly or through others.
 fn components(ranks: &[(u32, Vec<u32>)]) -> Vec<usize> {
-    let places: BTreeMap<u32, usize> = ranks.iter().map(|(number, _)| *number).zip(0..).collect();
+    let places: FxHashMap<u32, usize> = ranks.iter().map(|(number, _)| *number).zip(0..).collect();
     let mut component: Vec<usize> = (0..ranks.len()).collect();
     for (rank, (_, others)) in ranks.iter().enumerate() {
         for &other in others.iter().filter_map(|other| places.get(other)) {

@@ -4,8 +4,10 @@
 //! Marks and checks are ordinary launches on the operations' own lanes, so they work in streams and graphs, on a GPU
 //! and on the CPU.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
 
 use crate::base::{OpId, Space, SrcSpan};
 use crate::model::{OpKind, Program, Sync};
@@ -142,7 +144,7 @@ fn dependencies(program: &Program, plan: &Plan, image: &Image, period: &[StepCom
             let mut before = (1..=steps).map(|distance| (distance, &period[(index + steps - distance) % steps]));
             let Some((distance, before)) = before.find(|(_, step)| !step.ops.is_empty()) else { continue };
             // If one awaited operation is ordered before another of the same iteration, checking the last one suffices.
-            let awaited: BTreeSet<OpId> = sources[before.step].iter().flatten().copied().collect();
+            let awaited: FxHashSet<OpId> = sources[before.step].iter().flatten().copied().collect();
             let last: Vec<OpId> = before.ops.iter().copied().filter(|op| !awaited.contains(op)).collect();
             for &to in step.ops.iter().filter(|op| sources[step.step][op.index()].is_empty()) {
                 last.iter().for_each(|&from| add(index, distance, from, to));

@@ -6,7 +6,7 @@
 use crate::base::{Nanos, counted, stage};
 use crate::exec::{Control, ExecError, Health, LaunchMode, RankSamples, Ranks};
 
-use super::record::{BlockRecord, HealthRecord};
+use super::record::BlockRecord;
 
 /// Maximum number of blocks.
 const BLOCKS: u64 = 8;
@@ -115,7 +115,7 @@ impl MeasuredBlocks {
             BlockRecord {
                 first: first - count,
                 iterations: count,
-                health: self.readings[index + 1].iter().map(HealthRecord::of).collect(),
+                health: self.readings[index + 1].iter().map(|health| health.sensors.clone()).collect(),
                 throttled: (!throttled.is_empty()).then(|| throttled.join("; ")),
             }
         };

@@ -203,12 +203,8 @@ fn common(a: Slots, b: Slots) -> Slots {
 impl Evidence<'_> {
     /// The slots that have all figures of an expression, apart from figures of an explicit slot.
     fn slots_of(&self, expr: &FigureExpr) -> Result<Slots, String> {
-        match expr {
-            FigureExpr::Constant(_)
-            | FigureExpr::BySlot(_)
-            | FigureExpr::Figure { slot: Some(_), .. }
-            | FigureExpr::Metric { slot: Some(_), .. } => Ok(None),
-            FigureExpr::Figure { figure, set, beside, .. } => {
+        let of_leaf = |leaf: &FigureExpr| match leaf {
+            FigureExpr::Figure { figure, set, beside, slot: None, .. } => {
                 let sampled = self.sampled(*figure, set.as_ref(), beside.as_ref(), false)?;
                 let has = |slot: &usize| match &*sampled {
                     FigureSamples::Constant(_) | FigureSamples::Known(_) => true,
@@ -218,12 +214,12 @@ impl Evidence<'_> {
                 let differs = !matches!(&*sampled, FigureSamples::Constant(_));
                 Ok(differs.then(|| (0..self.slots).filter(has).collect()))
             }
-            FigureExpr::Metric { metric, .. } => {
+            FigureExpr::Metric { metric, slot: None, .. } => {
                 self.known.slots.get(*metric, || self.slots_of(&self.program.metrics[*metric].value))
             }
-            FigureExpr::Unary(_, inner) => self.slots_of(inner),
-            FigureExpr::Binary(_, left, right) => Ok(common(self.slots_of(left)?, self.slots_of(right)?)),
-        }
+            _ => Ok(None),
+        };
+        expr.leaves().into_iter().try_fold(None, |slots, leaf| Ok(common(slots, of_leaf(leaf)?)))
     }
 
     /// Values of a metric, evaluated once.
@@ -234,16 +230,14 @@ impl Evidence<'_> {
 
     /// Whether an expression contains a figure that exists for observed iterations only.
     fn observes(&self, expr: &FigureExpr) -> bool {
-        match expr {
-            FigureExpr::Constant(_) | FigureExpr::BySlot(_) => false,
+        expr.leaves().into_iter().any(|leaf| match leaf {
             FigureExpr::Figure { figure, set, .. } => figure.is_observed(set.is_some()),
             FigureExpr::Metric { metric, .. } => {
                 let observes = || Ok(self.observes(&self.program.metrics[*metric].value));
                 self.known.observed.get(*metric, observes) == Ok(true)
             }
-            FigureExpr::Unary(_, inner) => self.observes(inner),
-            FigureExpr::Binary(_, left, right) => self.observes(left) || self.observes(right),
-        }
+            _ => false,
+        })
     }
 
     /// The view in which the parts of an expression are evaluated.
@@ -331,16 +325,14 @@ impl Evidence<'_> {
         let has_any = |set: &OpSet| {
             self.program.cycle.iter().any(|step| step.ids().any(|op| set.contains(self.program, step.op(op))))
         };
-        match expr {
-            FigureExpr::Constant(_) | FigureExpr::BySlot(_) => true,
+        expr.leaves().into_iter().all(|leaf| match leaf {
             FigureExpr::Figure { set, beside, .. } => set.iter().chain(beside).all(has_any),
             FigureExpr::Metric { metric, .. } => {
                 let has = || Ok(self.has_operations(&self.program.metrics[*metric].value));
                 self.known.has_operations.get(*metric, has) == Ok(true)
             }
-            FigureExpr::Unary(_, inner) => self.has_operations(inner),
-            FigureExpr::Binary(_, left, right) => self.has_operations(left) && self.has_operations(right),
-        }
+            _ => true,
+        })
     }
 
     /// Value of an expression over the rounds; `None` if it has no value because this rank has no operation of a set in

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{Bytes, Nanos, Space, counted, json};
 use crate::compile::Compiled;
-use crate::exec::{Health, LaunchMode};
+use crate::exec::{LaunchMode, Sensors};
 use crate::model::{Program, Units};
 use crate::schedule::{Lane, Schedule};
 
@@ -320,7 +320,7 @@ pub struct Variant {
     pub skew: Option<SkewRecord>,
     /// State of the device before and after the measured iterations. Empty if it reports none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub health: Vec<HealthRecord>,
+    pub health: Vec<Sensors>,
     /// The blocks of measured iterations between which the device was queried. Empty if it was not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<BlockRecord>,
@@ -332,33 +332,6 @@ pub struct Variant {
     pub compile_ns: Option<Nanos>,
 }
 
-/// State of a device at one moment.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct HealthRecord {
-    pub clock_mhz: Option<u32>,
-    pub max_clock_mhz: Option<u32>,
-    /// Current and maximum power draw, in W; `None` if unknown.
-    pub power_watts: Option<u32>,
-    pub power_limit_watts: Option<u32>,
-    /// Temperature in °C; `None` if unknown.
-    pub celsius: Option<u32>,
-    /// Reasons for a reduced clock.
-    pub reasons: Vec<String>,
-}
-
-impl HealthRecord {
-    pub(super) fn of(health: &Health) -> HealthRecord {
-        HealthRecord {
-            clock_mhz: health.clock_mhz,
-            max_clock_mhz: health.max_clock_mhz,
-            power_watts: health.power_watts,
-            power_limit_watts: health.power_limit_watts,
-            celsius: health.celsius,
-            reasons: health.reasons.iter().map(|reason| (*reason).to_owned()).collect(),
-        }
-    }
-}
-
 /// Consecutive measured iterations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BlockRecord {
@@ -367,7 +340,7 @@ pub struct BlockRecord {
     /// Number of the block's samples.
     pub iterations: usize,
     /// State of each device after the block.
-    pub health: Vec<HealthRecord>,
+    pub health: Vec<Sensors>,
     /// Reasons of throttling during the block, in words; `None` without throttling.
     pub throttled: Option<String>,
 }

@@ -399,19 +399,9 @@ fn early_gate_warning(mode: LaunchMode, samples: &Samples) -> Option<String> {
 
 /// Whether a metric needs the run on one stream.
 fn needs_single_stream_run(program: &Program) -> bool {
-    fn needs(expr: &FigureExpr) -> bool {
-        match expr {
-            FigureExpr::Figure { figure, .. } => figure.needs_single_stream_run(),
-            FigureExpr::Unary(_, inner) => needs(inner),
-            FigureExpr::Binary(_, left, right) => needs(left) || needs(right),
-            FigureExpr::Constant(_) | FigureExpr::BySlot(_) | FigureExpr::Metric { .. } => false,
-        }
-    }
-    program.metrics.iter().any(|metric| needs(&metric.value))
-        || program
-            .expectations
-            .iter()
-            .any(|expectation| needs(&expectation.condition) || expectation.when.as_ref().is_some_and(needs))
+    let conditions = program.expectations.iter().flat_map(|one| std::iter::once(&one.condition).chain(&one.when));
+    let mut leaves = program.metrics.iter().map(|metric| &metric.value).chain(conditions).flat_map(FigureExpr::leaves);
+    leaves.any(|leaf| matches!(leaf, FigureExpr::Figure { figure, .. } if figure.needs_single_stream_run()))
 }
 
 #[cfg(test)]

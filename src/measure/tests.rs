@@ -7,7 +7,6 @@ use crate::config::Profile;
 use crate::exec::{Samples, Span, Trace};
 use crate::model::{self, FigureExpr, Program};
 use crate::plan::{self, Plan};
-use crate::syntax;
 
 use super::alone::Alone;
 use super::analysis;
@@ -24,10 +23,8 @@ pub fn planned(text: &str) -> (Program, Plan) {
 
 /// The program and the plan of the first of several ranks.
 fn planned_on(world: u32, text: &str) -> (Program, Plan) {
-    let (ast, errors) = syntax::parse(text, 0, &syntax::SyntaxLimits::default());
-    assert!(errors.is_empty(), "{errors:?}");
     let options = model::AnalysisOptions { world, ..model::AnalysisOptions::default() };
-    let program = model::analyze(&ast, &options).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let program = model::analyze_text(text, &options).expect("the text is valid");
     let plan = plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}"));
     (program, plan)
 }

@@ -18,8 +18,8 @@ use super::operations::operations;
 use super::plausible::DeviceLimits;
 use super::queue_waits::LaneQueues;
 use super::record::{
-    AnalysisRecord, ExpectationRecord, HealthRecord, OperationRecord, RankRecord, SpanRecord, TimeSplitRecord, Times,
-    Variant, observer_effect_text,
+    AnalysisRecord, ExpectationRecord, OperationRecord, RankRecord, SpanRecord, TimeSplitRecord, Times, Variant,
+    observer_effect_text,
 };
 use super::request::{RankRequest, Request};
 use super::sampled::{Serial, VariantSamples};
@@ -140,7 +140,7 @@ pub fn record(
         warmup: *warmup,
         issue,
         ungated,
-        health: blocks.edges().map(HealthRecord::of).collect(),
+        health: blocks.edges().map(|health| health.sensors.clone()).collect(),
         blocks: blocks.records(),
         notes,
         compile_ns: sampled.compile,

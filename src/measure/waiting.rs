@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
+
 use crate::base::{Nanos, OpId};
 use crate::exec::{Moment, Span, Trace};
 
@@ -193,7 +195,7 @@ impl<'a> Observations<'a> {
 fn note_waits(arrivals: &[RankArrivals], slot: usize, iterations: &mut [Vec<Iteration>]) {
     let ranks: Vec<_> = arrivals.iter().map(|rank| (rank.rank, &rank.origins[..], &rank.arrivals[..])).collect();
     let matched = MatchedOperations::of(&ranks);
-    let by_rank: BTreeMap<u32, usize> = arrivals.iter().enumerate().map(|(index, of)| (of.rank, index)).collect();
+    let by_rank: FxHashMap<u32, usize> = arrivals.iter().enumerate().map(|(index, of)| (of.rank, index)).collect();
     for party in &matched.0 {
         let of_slot = iterations[by_rank[&party.rank]].iter_mut().filter(|iteration| iteration.trace.slot == slot);
         for (iteration, wait) in of_slot.zip(matched.waits(party)) {

@@ -188,14 +188,10 @@ impl Program {
 mod tests {
     use super::*;
     use crate::model;
-    use crate::syntax;
 
     /// The program of a text, with the sizes of its operations.
     fn program(text: &str) -> Program {
-        let (ast, errors) = syntax::parse(text, 0, &syntax::SyntaxLimits::default());
-        assert!(errors.is_empty(), "{errors:?}");
-        let mut program =
-            model::analyze(&ast, &model::AnalysisOptions::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let mut program = model::analyze_text(text, &model::AnalysisOptions::default()).expect("the text is valid");
         program.derive_sizes();
         program
     }

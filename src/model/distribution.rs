@@ -12,7 +12,7 @@ use crate::base::random::hash;
 pub const TRIALS: i64 = 1 << 31;
 
 /// Maximum number of values of a Zipf distribution.
-pub const RANKS: i64 = 1 << 20;
+pub const ZIPF_VALUES: i64 = 1 << 20;
 
 /// Smallest probability of success of a geometric distribution.
 pub const RAREST: f64 = 1e-9;

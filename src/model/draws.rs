@@ -8,7 +8,7 @@ use crate::base::{Dims, SrcSpan, Symbol, counted, suggest};
 use crate::syntax::ast::{Expr, Name, Setting};
 
 use super::analyzer::Analyzer;
-use super::distribution::{CumulativeTable, RANKS, RAREST, TRIALS};
+use super::distribution::{CumulativeTable, RAREST, TRIALS, ZIPF_VALUES};
 use super::drawn::{Distribution, Draw};
 use super::error::ModelError;
 use super::limits::LIST;
@@ -166,7 +166,7 @@ impl Analyzer<'_> {
             "zipf" => {
                 let exponent = self.in_range(what(0), of(0), 0.0..=100.0, "write a number from 0 to 100")?;
                 let help = "write the number of values, 1 to 1048576";
-                let count = self.in_range(what(1), of(1), 1.0..=RANKS as f64, help)?;
+                let count = self.in_range(what(1), of(1), 1.0..=ZIPF_VALUES as f64, help)?;
                 let count = self.whole(Number::float(count), call.args[1].span)?;
                 Distribution::Numbers(CumulativeTable::zipf(exponent, count))
             }

@@ -1,10 +1,11 @@
-//! Metrics of the language by name. `measure::definitions` has their formulas.
+//! Metrics of the language, by name. `measure::definitions` has their formulas.
 
 use crate::base::named::named;
 use crate::base::units::Dimension;
 
 named! {
-    /// A quantity that a run measures or that is derived from a plan.
+    /// A metric of the language: a quantity that a run measures or that is derived from a plan. Metrics that a file declares are
+    /// [`Metric`](super::Metric)s.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Figure {
         /// Time from the start of an iteration, or of the first operation of a set, to the end of the last.
@@ -41,10 +42,13 @@ named! {
         Utilization = "utilization",
         /// Device memory that the run allocates, in bytes.
         MemoryPeak = "memory.peak",
-        /// Properties of the device: compute units, memory, and peak rates.
+        /// Number of compute units (SMs) of the device.
         DeviceUnits = "device.units",
+        /// Size of the device's memory, in bytes.
         DeviceMemory = "device.memory",
+        /// Peak bandwidth of the device's memory.
         DeviceBandwidth = "device.bandwidth",
+        /// Peak arithmetic rate of the device for the file's mix of element types.
         DeviceFlops = "device.flops",
     }
 }

@@ -40,7 +40,7 @@ pub struct Expectation {
     pub span: SrcSpan,
 }
 
-/// An expression over metrics. Numbers are in base units; true is 1 and false is 0.
+/// An expression over metrics of the language and of the file. Numbers are in base units; true is 1 and false is 0.
 #[derive(Clone, Debug)]
 pub enum FigureExpr {
     Constant(f64),
@@ -56,7 +56,7 @@ pub enum FigureExpr {
         statistic: Option<Statistic>,
         span: SrcSpan,
     },
-    /// An earlier metric, by its index.
+    /// A metric that the file declares before this one, by its index.
     Metric {
         metric: usize,
         slot: Option<usize>,
@@ -64,6 +64,17 @@ pub enum FigureExpr {
     },
     Unary(Unary, Box<FigureExpr>),
     Binary(Binary, Box<FigureExpr>, Box<FigureExpr>),
+}
+
+impl FigureExpr {
+    /// Returns the constants, figures and metrics of the expression, from left to right.
+    pub fn leaves(&self) -> Vec<&FigureExpr> {
+        match self {
+            FigureExpr::Unary(_, inner) => inner.leaves(),
+            FigureExpr::Binary(_, left, right) => [left.leaves(), right.leaves()].concat(),
+            leaf => vec![leaf],
+        }
+    }
 }
 
 /// Type of an expression.
@@ -533,16 +544,12 @@ fn whole(figure: Figure, span: SrcSpan) -> (FigureExpr, Type) {
 
 /// True if an expression can differ between slots.
 fn has_slots(metrics: &[Metric], expr: &FigureExpr) -> bool {
-    match expr {
-        FigureExpr::Constant(_)
-        | FigureExpr::Figure { slot: Some(_), .. }
-        | FigureExpr::Metric { slot: Some(_), .. } => false,
+    expr.leaves().into_iter().any(|leaf| match leaf {
         FigureExpr::BySlot(_) => true,
-        FigureExpr::Figure { figure, .. } => figure.has_slots(),
-        FigureExpr::Metric { metric, .. } => metrics[*metric].has_slots,
-        FigureExpr::Unary(_, inner) => has_slots(metrics, inner),
-        FigureExpr::Binary(_, left, right) => has_slots(metrics, left) || has_slots(metrics, right),
-    }
+        FigureExpr::Figure { figure, slot: None, .. } => figure.has_slots(),
+        FigureExpr::Metric { metric, slot: None, .. } => metrics[*metric].has_slots,
+        _ => false,
+    })
 }
 
 /// True if a name refers to something whose value is known only after a run.

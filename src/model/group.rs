@@ -27,7 +27,7 @@ pub struct Factor {
 
 impl Factor {
     /// Coordinate of a world rank along this factor.
-    fn place(self, rank: u32) -> u32 {
+    fn coordinate(self, rank: u32) -> u32 {
         rank / self.stride % self.size
     }
 }
@@ -46,13 +46,13 @@ impl Group {
 
     /// The index of a world rank in its group of this name; other ranks' groups may have other members.
     pub fn number_of(&self, rank: u32) -> u32 {
-        self.factors.iter().fold(0, |number, factor| number * factor.size + factor.place(rank))
+        self.factors.iter().fold(0, |number, factor| number * factor.size + factor.coordinate(rank))
     }
 
     /// The members of the group of this name that contains `rank` of the world, in group order.
     pub fn members_with(&self, rank: u32) -> impl Iterator<Item = u32> + use<> {
         let factors = self.factors.clone();
-        let first = rank - factors.iter().map(|factor| factor.place(rank) * factor.stride).sum::<u32>();
+        let first = rank - factors.iter().map(|factor| factor.coordinate(rank) * factor.stride).sum::<u32>();
         (0..self.size()).map(move |member| {
             let (mut rest, mut found) = (member, first);
             for factor in factors.iter().rev() {

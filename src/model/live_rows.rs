@@ -93,14 +93,11 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use crate::model;
-    use crate::syntax;
 
     /// Numbers of rows that data determines, by operation, with `~` for assumptions.
     fn live(world: u32, text: &str) -> String {
-        let (ast, errors) = syntax::parse(text, 0, &syntax::SyntaxLimits::default());
-        assert!(errors.is_empty(), "{errors:?}");
         let options = model::AnalysisOptions { world, ..model::AnalysisOptions::default() };
-        let mut program = model::analyze(&ast, &options).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let mut program = model::analyze_text(text, &options).expect("the text is valid");
         program.derive_live_rows();
         let ops = program.cycle[0].ops.iter().filter_map(|op| {
             let spec = program.op_spec(op)?;

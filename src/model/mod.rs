@@ -179,3 +179,11 @@ pub fn try_analyze(ast: &Ast, options: &AnalysisOptions) -> std::io::Result<Resu
         Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
+
+/// Analyzes the text of a test, which has no syntax errors.
+#[cfg(test)]
+pub fn analyze_text(text: &str, options: &AnalysisOptions) -> Result<Program, Vec<Mistake>> {
+    let (ast, errors) = crate::syntax::parse(text, 0, &crate::syntax::SyntaxLimits::default());
+    assert!(errors.is_empty(), "{errors:?}");
+    analyze(&ast, options)
+}

@@ -304,17 +304,13 @@ impl<'a> Analyzer<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{AnalysisOptions, analyze};
-    use crate::syntax::{self, SyntaxLimits};
+    use crate::model::{AnalysisOptions, analyze_text};
 
     /// The errors of the file with its preset `p`.
     fn mistakes(text: &str) -> Vec<String> {
-        let (ast, errors) = syntax::parse(text, 0, &SyntaxLimits::default());
-        assert!(errors.is_empty(), "{errors:?}");
-        match analyze(&ast, &AnalysisOptions { preset: Some("p".to_owned()), ..AnalysisOptions::default() }) {
-            Ok(_) => Vec::new(),
-            Err(errors) => errors.iter().map(ToString::to_string).collect(),
-        }
+        let options = AnalysisOptions { preset: Some("p".to_owned()), ..AnalysisOptions::default() };
+        let errors = analyze_text(text, &options).err().unwrap_or_default();
+        errors.iter().map(ToString::to_string).collect()
     }
 
     #[test]

@@ -162,13 +162,9 @@ fn common(labels: &[Label], mut all: impl Iterator<Item = LabelId>) -> LabelId {
 }
 
 fn add_sets<'a>(expr: &'a FigureExpr, sets: &mut Vec<&'a OpSet>) {
-    match expr {
-        FigureExpr::Figure { set, beside, .. } => sets.extend(set.iter().chain(beside)),
-        FigureExpr::Unary(_, inner) => add_sets(inner, sets),
-        FigureExpr::Binary(_, left, right) => {
-            add_sets(left, sets);
-            add_sets(right, sets);
+    for leaf in expr.leaves() {
+        if let FigureExpr::Figure { set, beside, .. } = leaf {
+            sets.extend(set.iter().chain(beside));
         }
-        FigureExpr::Constant(_) | FigureExpr::BySlot(_) | FigureExpr::Metric { .. } => {}
     }
 }

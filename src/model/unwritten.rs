@@ -121,17 +121,12 @@ impl Written<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{AnalysisOptions, analyze};
-    use crate::syntax::{self, SyntaxLimits};
+    use crate::model::{AnalysisOptions, analyze_text};
 
     fn told(step: &str) -> Vec<String> {
         let text = format!("buffer x: f32[4, 8]  step {{ buffer h: f32[4, 8]  {step} }}");
-        let (ast, errors) = syntax::parse(&text, 0, &SyntaxLimits::default());
-        assert!(errors.is_empty(), "{errors:?}");
-        match analyze(&ast, &AnalysisOptions::default()) {
-            Ok(_) => Vec::new(),
-            Err(errors) => errors.iter().map(ToString::to_string).collect(),
-        }
+        let errors = analyze_text(&text, &AnalysisOptions::default()).err().unwrap_or_default();
+        errors.iter().map(ToString::to_string).collect()
     }
 
     #[test]

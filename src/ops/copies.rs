@@ -223,6 +223,12 @@ impl Operation for Copy {
         }
     }
 
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], before: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
+        let mut expected = before();
+        self.reference(spec, inputs, &mut expected);
+        check::compare_all(spec, actual, &expected, &check::exactly(&expected))
+    }
+
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
         if pages::indices(&spec.attrs).is_some() || RowCounts::of(spec).is_some() {
             return None;

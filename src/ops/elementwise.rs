@@ -73,27 +73,8 @@ impl Operation for Map {
         inputs.clamp(1, OUTPUTS.len())
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        spec.expression.as_ref().map_or_else(Cost::default, |expression| cost(expression, spec))
-    }
-
-    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        if let Some(expression) = &spec.expression {
-            evaluate(expression, spec, inputs, outputs);
-        }
-    }
-
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
-        spec.expression.as_deref().map_or(Vec::new(), |expression| compare(expression, spec, inputs, actual))
-    }
-
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
         check::same_elements(spec).or_else(|| check::broadcast_rows(spec))
-    }
-
-    fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let expression = spec.expression.as_ref().expect("the model lowers what `map` stands before");
-        vec![launch("map", expression, spec)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -132,22 +113,6 @@ impl Operation for Cast {
             return Err(call.no_output("write `cast(x -> y)`, or `cast(x, to: f16)` for scratch memory"));
         };
         Ok(vec![call.output(0, dtype, call.inputs[0].tensor.dims)?])
-    }
-
-    fn cost(&self, spec: &Spec) -> Cost {
-        cost(&Expression::identity(), spec)
-    }
-
-    fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        outputs[0].copy_from_slice(inputs[0]);
-    }
-
-    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        check::same_elements(spec)
-    }
-
-    fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        vec![launch("cast", &Expression::identity(), spec)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -190,26 +155,6 @@ impl Operation for Fill {
             Some(output) => Ok(vec![(output.tensor.dtype, output.tensor.dims)]),
             None => Err(call.no_output("write `fill(0 -> x)`")),
         }
-    }
-
-    fn cost(&self, spec: &Spec) -> Cost {
-        cost(&Expression::constant(spec.attrs.number("value")), spec)
-    }
-
-    fn reference(&self, spec: &Spec, _: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        outputs[0].fill(spec.attrs.number("value"));
-    }
-
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
-        compare(&Expression::constant(spec.attrs.number("value")), spec, inputs, actual)
-    }
-
-    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        check::same_elements(spec)
-    }
-
-    fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        vec![launch("fill", &Expression::constant(spec.attrs.number("value")), spec)]
     }
 
     fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {

@@ -150,8 +150,12 @@ pub trait Operation: Sync {
         Ok(Vec::new())
     }
 
-    /// Returns the cost of one execution, independent of the device. The default is the sum of [`Operation::launch_costs`].
+    /// Returns the cost of one execution, independent of the device. The default is that of [`Operation::elements`], otherwise the
+    /// sum of [`Operation::launch_costs`].
     fn cost(&self, spec: &Spec) -> Cost {
+        if let Some(expression) = self.elements(spec) {
+            return elementwise::cost(&expression, spec);
+        }
         let costs = self.launch_costs(spec);
         debug_assert!(!costs.is_empty(), "an operation defines the costs of its launches, or their sum");
         costs.into_iter().sum()
@@ -165,9 +169,12 @@ pub trait Operation: Sync {
 
     /// Computes the outputs in double precision. `inputs` and `outputs` are contiguous, in row-major order and in the
     /// order of the spec. On entry, `outputs` holds the previous contents of their memory, which an operation may
-    /// update. The default does nothing: it serves operations without outputs.
-    fn reference(&self, _spec: &Spec, _inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        assert!(outputs.is_empty(), "an operation with outputs computes them");
+    /// update. The default evaluates [`Operation::elements`], and serves operations without outputs too.
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        match self.elements(spec) {
+            Some(expression) => elementwise::evaluate(&expression, spec, inputs, outputs),
+            None => assert!(outputs.is_empty(), "an operation with outputs computes them"),
+        }
     }
 
     /// Computes the outputs of a collective or a transfer for every rank of the group. `members` are in group order.
@@ -196,6 +203,9 @@ pub trait Operation: Sync {
     /// Compares a device's outputs `actual` with the reference, and returns one result for each output. `before`
     /// returns the contents of the outputs before the operation.
     fn check(&self, spec: &Spec, inputs: &[&[f64]], before: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
+        if let Some(expression) = self.elements(spec) {
+            return elementwise::compare(&expression, spec, inputs, actual);
+        }
         let mut expected = before();
         let tolerances = self.enclose(spec, inputs, &mut expected);
         check::compare_all(spec, actual, &expected, &tolerances)
@@ -203,12 +213,15 @@ pub trait Operation: Sync {
 
     /// Describes how the operands divide into pieces that verification can compare separately; `None` if each output
     /// must be compared as a whole.
-    fn pieces(&self, _spec: &Spec) -> Option<Pieces> {
-        None
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        self.elements(spec).and_then(|_| check::same_elements(spec))
     }
 
-    /// Returns the launches of one execution, in order.
-    fn launch(&self, spec: &Spec) -> Vec<Launch>;
+    /// Returns the launches of one execution, in order. The default is the kernel of [`Operation::elements`].
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let expression = self.elements(spec).expect("an operation on elements, or one that defines its launches");
+        vec![elementwise::launch(self.name(), &expression, spec)]
+    }
 
     /// Appends to the tape the operations that compute the gradients of this operation's inputs from the gradients of
     /// its outputs. The error is the reason why the operation is not differentiable.
@@ -268,7 +281,8 @@ pub trait Operation: Sync {
     }
 
     /// Returns the expression that computes each output element from the input elements, with smaller inputs broadcast;
-    /// `None` if the operation is not elementwise. Host streams evaluate this expression.
+    /// `None` if the operation is not elementwise. Host streams evaluate this expression; costs, references, checks and launches
+    /// follow from it.
     fn elements(&self, _spec: &Spec) -> Option<Expression> {
         None
     }

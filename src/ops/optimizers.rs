@@ -1,6 +1,5 @@
 //! Optimizer steps, which update parameters and moments in one pass, as `torch.optim` does.
 
-use super::elementwise::{compare, cost, evaluate, launch};
 use super::formula::{Formula, formula};
 use super::*;
 
@@ -43,16 +42,6 @@ const SGD: Signature = Signature {
         OptionSpec::bool("nesterov", false, "use Nesterov momentum"),
     ],
 };
-
-impl Optimizer {
-    /// The new values of the outputs, from the gradient and the old values.
-    fn expression(self, spec: &Spec) -> Expression {
-        match self {
-            Optimizer::AdamW => adamw(spec),
-            Optimizer::Sgd => sgd(spec),
-        }
-    }
-}
 
 /// The new parameter and moments.
 fn adamw(spec: &Spec) -> Expression {
@@ -130,28 +119,11 @@ impl Operation for Optimizer {
         }
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        cost(&self.expression(spec), spec)
-    }
-
-    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        evaluate(&self.expression(spec), spec, inputs, outputs);
-    }
-
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
-        compare(&self.expression(spec), spec, inputs, actual)
-    }
-
-    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        check::same_elements(spec)
-    }
-
-    fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        vec![launch(self.name(), &self.expression(spec), spec)]
-    }
-
     fn elements(&self, spec: &Spec) -> Option<Expression> {
-        Some(self.expression(spec))
+        Some(match self {
+            Optimizer::AdamW => adamw(spec),
+            Optimizer::Sgd => sgd(spec),
+        })
     }
 
     fn updates(&self, _: &Attrs) -> bool {

@@ -223,12 +223,9 @@ impl<'a> Flow<'a> {
 mod tests {
     use super::*;
     use crate::model::{self, AnalysisOptions};
-    use crate::syntax::{self, SyntaxLimits};
 
     fn flow<T>(text: &str, check: impl FnOnce(&Flow) -> T) -> T {
-        let (ast, errors) = syntax::parse(text, 0, &SyntaxLimits::default());
-        assert!(errors.is_empty(), "{text}");
-        let program = model::analyze(&ast, &AnalysisOptions::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let program = model::analyze_text(text, &AnalysisOptions::default()).expect("the text is valid");
         check(&Flow::of(&program).expect("few slices overlap"))
     }
 

@@ -28,8 +28,8 @@ struct ListNode<T> {
 
 impl<T: Copy> Latest<T> {
     /// Returns the lists of this many items, all empty.
-    pub fn new(things: usize) -> Self {
-        Latest { first: vec![NONE; things], nodes: Vec::new(), free: NONE, far: FxHashMap::default() }
+    pub fn new(items: usize) -> Self {
+        Latest { first: vec![NONE; items], nodes: Vec::new(), free: NONE, far: FxHashMap::default() }
     }
 
     /// Whether no queue has accessed an item.

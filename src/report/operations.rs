@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
+use rustc_hash::FxHashSet;
 
 use crate::base::{Bytes, Nanos, Rate};
 use crate::measure::compare::plain_name;
@@ -135,7 +136,7 @@ impl OperationGroup<'_> {
     /// The kind with its sizes, such as `gemm 4096×4096×1024 bf16`.
     pub fn kind(&self) -> String {
         let first = self.members[0];
-        let sizes: std::collections::BTreeSet<&str> = self.members.iter().map(|member| member.size.as_str()).collect();
+        let sizes: FxHashSet<&str> = self.members.iter().map(|member| member.size.as_str()).collect();
         let size = match sizes.len() {
             1 => first.size.clone(),
             sizes => format!("({sizes} sizes)"),

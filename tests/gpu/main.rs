@@ -1,4 +1,5 @@
-//! On a GPU: every operation, every shipped file and random programs give the CPU's results, as streams and as a graph.
+//! On a GPU: every operation, every shipped file and random programs give the CPU's results, as streams and as a graph, and
+//! faults are reported.
 //! Without a GPU, each test prints that it skips.
 
 #[path = "../common/mod.rs"]
@@ -6,6 +7,7 @@ mod common;
 
 mod cases;
 mod device;
+mod faults;
 mod ranks;
 mod results;
 
@@ -21,9 +23,14 @@ use aorta::plan::Plan;
 /// The tests share a device, and a device cannot be synchronized while another thread captures a graph on it.
 static DEVICE: Mutex<()> = Mutex::new(());
 
+/// Waits until no other test uses a device.
+fn alone() -> MutexGuard<'static, ()> {
+    DEVICE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The first GPU, for one test at a time; `None` with a message if there is none.
 fn gpu(kernels: &tempfile::TempDir) -> Option<(Gpu<Cuda>, MutexGuard<'static, ()>)> {
-    let alone = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
+    let alone = alone();
     let paths = aorta::cli::library_paths();
     match cuda::find(&paths) {
         Err(why @ (NoDriver::Absent(_) | NoDriver::NoDevice(_))) => {

@@ -8,19 +8,17 @@ use cudarc::driver::sys::{CUDA_MEMCPY2D_st, CUmemorytype};
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Function, Runtime, Stream};
 use crate::backend::gpu::tracer::Tracer;
-use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Engine, required};
+use crate::backend::gpu::{Addresses, Api, Call, EngineNumber, LibraryWork, required};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::counters::Counters;
 use crate::exec::{DeviceInfo, ExecError, Health, KernelLaunch};
-use crate::ops::{Conv, Copy as CopyLaunch, Direction, FusedAttention, Gemm, KernelSource, TensorMap};
+use crate::ops::{Copy as CopyLaunch, Direction, Gemm, KernelSource, TensorMap};
 use crate::schedule::Topology;
 
 use super::Cuda;
 use super::cublaslt::{CublasLt, Product};
-use super::cudnn::Cudnn;
-use super::cudnn_attention::EngineAttention;
-use super::cudnn_convolution::EngineConvolution;
+use super::cudnn::{Cudnn, CudnnEngine};
 use super::driver::number;
 use super::nvml::Nvml;
 use super::occupancy;
@@ -35,8 +33,7 @@ impl Api for Cuda {
     const PINNED: c_uint = number::HOST_ALLOC_PORTABLE;
 
     type Product = Product;
-    type Convolution = EngineConvolution;
-    type Attention = EngineAttention;
+    type Engine = CudnnEngine;
 
     #[inline]
     fn runtime(&self) -> &Runtime {
@@ -287,56 +284,31 @@ impl Api for Cuda {
         unsafe { product.multiply(operands, workspace, stream) }
     }
 
-    fn convolution_library(&self) -> Option<&str> {
+    fn engine_library(&self) -> Option<&str> {
         self.cudnn().ok().map(|(_, name)| name.as_str())
     }
 
-    fn convolutions(&self, conv: &Conv, workspace: u64, wanted: u32) -> Call<Vec<EngineConvolution>> {
-        match self.cudnn() {
-            Ok((library, _)) => Cudnn::convolutions(library, conv, workspace, wanted),
-            Err(_) => Ok(Vec::new()),
-        }
-    }
-
-    #[inline]
-    unsafe fn convolve(
+    fn engines(
         &self,
-        convolution: &EngineConvolution,
-        operands: ConvAddresses,
-        workspace: (u64, u64),
-        stream: Stream,
-    ) -> Call {
-        // SAFETY: the caller vouches for memory and stream.
-        unsafe { convolution.convolve(operands, workspace.0, stream) }
-    }
-
-    fn attentions(
-        &self,
-        attention: &FusedAttention,
+        work: &LibraryWork,
         workspace: u64,
         wanted: u32,
-        engine: Option<Engine>,
-    ) -> Call<Vec<EngineAttention>> {
+        engine: Option<EngineNumber>,
+    ) -> Call<Vec<CudnnEngine>> {
         match self.cudnn() {
-            Ok((library, _)) => Cudnn::attentions(library, attention, workspace, (wanted, engine)),
+            Ok((library, _)) => Cudnn::engines(library, work, workspace, (wanted, engine)),
             Err(_) => Ok(Vec::new()),
         }
     }
 
-    fn engine(attention: &EngineAttention) -> Engine {
-        attention.engine
+    fn engine_number(engine: &CudnnEngine) -> EngineNumber {
+        engine.number()
     }
 
     #[inline]
-    unsafe fn attend(
-        &self,
-        attention: &EngineAttention,
-        operands: &[u64],
-        workspace: (u64, u64),
-        stream: Stream,
-    ) -> Call {
+    unsafe fn run_engine(&self, engine: &CudnnEngine, operands: &[u64], workspace: (u64, u64), stream: Stream) -> Call {
         // SAFETY: the caller vouches for memory and stream.
-        unsafe { attention.attend(operands, workspace.0, stream) }
+        unsafe { engine.run(operands, workspace.0, stream) }
     }
 
     fn collectives(&self) -> Result<Collectives, ExecError> {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::backend::gpu::runtime::Stream;
-use crate::backend::gpu::{Call, Engine};
+use crate::backend::gpu::{Call, EngineNumber};
 use crate::ops::{AttentionForm, FusedAttention};
 
 use super::cudnn::Cudnn;
@@ -20,7 +20,7 @@ const ENGINES: usize = 2;
 
 /// Attention, or its gradients, by one engine of the library.
 pub struct EngineAttention {
-    pub engine: Engine,
+    pub engine: EngineNumber,
     plan: EnginePlan,
     /// For each operand, bytes from the part that one call accesses to the part of the next call; and number of calls.
     steps: Vec<u64>,
@@ -39,7 +39,7 @@ impl Cudnn {
         library: &Arc<Cudnn>,
         attention: &FusedAttention,
         workspace: u64,
-        (wanted, engine): (u32, Option<Engine>),
+        (wanted, engine): (u32, Option<EngineNumber>),
     ) -> Call<Vec<EngineAttention>> {
         let steps: Vec<u64> = (0..attention.operands.len()).map(|place| attention.step(place)).collect();
         let (mut all, mut failed) = (Vec::new(), None);
@@ -67,7 +67,7 @@ impl Cudnn {
             };
             match graph.and_then(|graph| graph.plans(&search)) {
                 Ok(plans) => all.extend(plans.into_iter().map(|plan| EngineAttention {
-                    engine: Engine { form: number, number: plan.engine },
+                    engine: EngineNumber { form: number, number: plan.engine },
                     plan,
                     steps: steps.clone(),
                     calls: attention.calls,

@@ -4,9 +4,9 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use crate::backend::gpu::Call;
 use crate::backend::gpu::blas::check;
 use crate::backend::gpu::runtime::Stream;
-use crate::backend::gpu::{Call, ConvAddresses};
 use crate::base::Dims;
 use crate::ops::{Arithmetic, Conv, ConvForm, Tensor};
 
@@ -18,6 +18,9 @@ use super::cudnn_graph::{ConvolutionSteps, Element, EngineNote, EnginePlan, Engi
 /// configurations instead of 8, four of 21 random convolutions took 0.86 to 0.94 of the time on an H100. Timing one
 /// takes about 10 ms.
 const CONFIGURATIONS: u32 = 3;
+
+/// Place of the bias among the addresses of a convolution.
+const BIAS: usize = 3;
 
 /// A convolution by one configuration of an engine of the library.
 pub struct EngineConvolution {
@@ -154,28 +157,27 @@ impl Bias {
     /// # Safety
     ///
     /// The addresses are device memory that holds the operands, and the library's handle is bound to a stream that is alive.
-    unsafe fn add(&self, addresses: ConvAddresses) -> Call {
+    unsafe fn add(&self, addresses: &[u64]) -> Call {
         let (Cudnn { table, handle, .. }, one) = (&*self.library, self.one.as_ptr().cast());
-        let result = addresses.operands[self.place] as *mut c_void;
+        let (result, bias) = (addresses[self.place] as *mut c_void, addresses[BIAS] as *const c_void);
         // SAFETY: the caller vouches for memory and stream; the descriptors and the factor live in `self`.
-        let code =
-            unsafe { (table.add)(*handle, one, self.bias, addresses.bias as *const c_void, one, self.result, result) };
+        let code = unsafe { (table.add)(*handle, one, self.bias, bias, one, self.result, result) };
         check("cudnnAddTensor", code, status)
     }
 }
 
 impl EngineConvolution {
-    /// Launches the convolution, and the addition of the bias if there is one.
+    /// Launches the convolution, and the addition of the bias if there is one. The addresses are those of `x`, `w`, `y` and bias.
     ///
     /// # Safety
     ///
     /// The addresses are device memory that holds the operands, the workspace has at least the size with which the engine was
     /// chosen, and the stream is alive.
     #[inline]
-    pub unsafe fn convolve(&self, addresses: ConvAddresses, workspace: u64, stream: Stream) -> Call {
+    pub unsafe fn convolve(&self, addresses: &[u64], workspace: u64, stream: Stream) -> Call {
         // SAFETY: the caller vouches for memory and stream.
         unsafe {
-            self.plan.execute(&addresses.operands, workspace, stream)?;
+            self.plan.execute(&addresses[..BIAS], workspace, stream)?;
             self.bias.as_ref().map_or(Ok(()), |bias| bias.add(addresses))
         }
     }

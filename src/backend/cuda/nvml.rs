@@ -7,7 +7,7 @@ use std::ffi::{CString, c_char, c_uint, c_ulonglong, c_void};
 
 use crate::backend::libraries::{SearchPaths, functions, text};
 use crate::base::Nanos;
-use crate::exec::Health;
+use crate::exec::{Health, Sensors};
 
 type Device = *mut c_void;
 
@@ -155,22 +155,21 @@ impl Nvml {
     /// Current clocks, power and throttling of the device.
     pub fn health(&self) -> Health {
         let bits = self.reasons().unwrap_or(0);
-        Health {
+        let sensors = Sensors {
             clock_mhz: self.of(self.table.clock, CLOCK_SM),
             max_clock_mhz: self.of(self.table.max_clock, CLOCK_SM),
             power_watts: self.read(self.table.power).map(|milliwatts| milliwatts / 1000),
             power_limit_watts: self.read(self.table.power_limit).map(|milliwatts| milliwatts / 1000),
             celsius: self.of(self.table.temperature, SENSOR_GPU),
-            reasons: names(bits),
-            by_power: self.held_down(POLICY_POWER),
-            by_temperature: self.held_down(POLICY_THERMAL),
-        }
+            reasons: names(bits).into_iter().map(str::to_owned).collect(),
+        };
+        Health { sensors, by_power: self.held_down(POLICY_POWER), by_temperature: self.held_down(POLICY_THERMAL) }
     }
 
     /// Settings and state of the device, by name, for the record.
     pub fn facts(&self) -> Vec<(String, String)> {
         let table = &self.table;
-        let health = self.health();
+        let Sensors { clock_mhz, max_clock_mhz, power_watts, power_limit_watts, celsius, .. } = self.health().sensors;
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();
         let mut facts = Vec::new();
         let mut add = |name: &str, value: Option<String>| facts.extend(value.map(|value| (name.to_owned(), value)));
@@ -185,14 +184,14 @@ impl Nvml {
             "vbios",
             table.vbios.and_then(|function| text(|at, room| unsafe { function(self.device, at, room as c_uint) })),
         );
-        add("clock_mhz", number(health.clock_mhz));
-        add("max_clock_mhz", number(health.max_clock_mhz));
+        add("clock_mhz", number(clock_mhz));
+        add("max_clock_mhz", number(max_clock_mhz));
         add("memory_clock_mhz", number(self.of(table.clock, CLOCK_MEMORY)));
         add("max_memory_clock_mhz", number(self.of(table.max_clock, CLOCK_MEMORY)));
-        add("power_watts", number(health.power_watts));
-        add("power_limit_watts", number(health.power_limit_watts));
+        add("power_watts", number(power_watts));
+        add("power_limit_watts", number(power_limit_watts));
         add("default_power_limit_watts", number(self.read(table.default_power_limit).map(|limit| limit / 1000)));
-        add("celsius", number(health.celsius));
+        add("celsius", number(celsius));
         add("held_down_by", self.reasons().map(|bits| names_or_nothing(&names(bits))));
         add("ecc", self.mode(table.ecc).map(on));
         add("persistence", self.read(table.persistence).map(|mode| on(mode != 0)));

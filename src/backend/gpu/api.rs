@@ -10,10 +10,10 @@ use crate::base::Nanos;
 use crate::exec::counters::Counters;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health, KernelLaunch};
 use crate::model::Priority;
-use crate::ops::{Conv, Copy as CopyLaunch, FusedAttention, Gemm, KernelSource, TensorMap};
+use crate::ops::{Copy as CopyLaunch, Gemm, KernelSource, TensorMap};
 use crate::schedule::Topology;
 
-use super::attended::Engine;
+use super::library::{EngineNumber, LibraryWork};
 use super::parts::UnitRange;
 use super::runtime::{Address, Event, Function, Graph, IpcHandle, Module, Residency, Runtime, Stream, number};
 use super::tracer::Tracer;
@@ -28,13 +28,6 @@ pub struct Addresses {
     pub bias: u64,
     /// Addresses of the scaling factors of `a` and of `b`; 0 if there are none.
     pub scales: [u64; 2],
-}
-
-/// Addresses of the operands `x`, `w` and `y` of a convolution, and of its bias; 0 without a bias.
-#[derive(Clone, Copy, Debug)]
-pub struct ConvAddresses {
-    pub operands: [u64; 3],
-    pub bias: u64,
 }
 
 /// Handle by which a process opens memory of another process: `CUipcMemHandle` or `hipIpcMemHandle_t`.
@@ -108,11 +101,8 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     /// A matrix product bound to an algorithm.
     type Product;
 
-    /// A convolution bound to an algorithm of the vendor's library.
-    type Convolution;
-
-    /// Attention bound to an engine of the vendor's library.
-    type Attention: Send;
+    /// A convolution or attention bound to an engine of the vendor's library.
+    type Engine: Send;
 
     /// The functions that all vendors have.
     fn runtime(&self) -> &Runtime;
@@ -200,27 +190,22 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.check(call, status).map(|()| function)
     }
 
-    /// Maximum number of threads of a block of this function, given the registers that it uses.
-    unsafe fn most_threads(&self, function: Function) -> Call<u32> {
+    /// Returns an attribute of a function, such as the maximum number of threads of a block ([`number::FUNCTION_MAX_THREADS`]).
+    unsafe fn attribute(&self, function: Function, attribute: c_uint) -> Call<u32> {
         let runtime = self.runtime();
-        let mut threads = 0;
+        let mut value = 0;
         // SAFETY: the output pointer is valid for the call; the caller vouches for the function.
-        let code = unsafe { (runtime.function_attribute)(&mut threads, number::FUNCTION_MAX_THREADS, function) };
+        let code = unsafe { (runtime.function_attribute)(&mut value, attribute, function) };
         self.check(runtime.names.function_attribute, code)?;
-        Ok(threads.max(0) as u32)
+        Ok(value.max(0) as u32)
     }
 
     /// Returns the registers and memory of a loaded kernel, and the number of its blocks that a compute unit holds at
     /// once. Blocks have `threads` threads and `shared` bytes of dynamic shared memory.
     unsafe fn residency(&self, function: Function, threads: u32, shared: u32) -> Call<Residency> {
         let runtime = self.runtime();
-        let attribute = |number: u32| -> Call<u32> {
-            let mut value = 0;
-            // SAFETY: the output pointer is valid for the call; the caller vouches for the function.
-            let code = unsafe { (runtime.function_attribute)(&mut value, number, function) };
-            self.check(runtime.names.function_attribute, code)?;
-            Ok(value.max(0) as u32)
-        };
+        // SAFETY: the caller vouches for the function.
+        let attribute = |number| unsafe { self.attribute(function, number) };
         let (registers, local) = (attribute(number::FUNCTION_REGISTERS)?, attribute(number::FUNCTION_LOCAL)?);
         let shared_of_own = attribute(number::FUNCTION_SHARED)?;
         let mut blocks = 0;
@@ -232,12 +217,9 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
 
     /// Bytes of dynamic shared memory that a block of a function can have besides its static shared memory.
     unsafe fn free_shared(&self, function: Function) -> Call<u32> {
-        let runtime = self.runtime();
-        let mut own = 0;
-        // SAFETY: the output pointer is valid for the call; the caller vouches for the function.
-        let code = unsafe { (runtime.function_attribute)(&mut own, number::FUNCTION_SHARED, function) };
-        self.check(runtime.names.function_attribute, code)?;
-        Ok(self.shared_limit().saturating_sub(own.max(0) as u32))
+        // SAFETY: the caller vouches for the function.
+        let own = unsafe { self.attribute(function, number::FUNCTION_SHARED) }?;
+        Ok(self.shared_limit().saturating_sub(own))
     }
 
     /// Raises a function's limit of dynamic shared memory to the device's maximum, and returns this limit in bytes.
@@ -554,44 +536,27 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         stream: Stream,
     ) -> Call;
 
-    /// Name and version of the library of convolutions, loaded at the first call; `None` if there is none.
-    fn convolution_library(&self) -> Option<&str>;
+    /// Name and version of the library of convolutions and attention, loaded at the first call; `None` if there is none.
+    fn engine_library(&self) -> Option<&str>;
 
-    /// Up to `wanted` algorithms that the library proposes for a convolution, the most promising first. `workspace` is
-    /// the memory that they may use, in bytes.
-    fn convolutions(&self, conv: &Conv, workspace: u64, wanted: u32) -> Call<Vec<Self::Convolution>>;
-
-    unsafe fn convolve(
+    /// Engines that the library proposes, the most promising first: up to `wanted` of a convolution, or for each form of
+    /// attention's graph. `workspace` is the memory that they may use, in bytes. With `engine`, returns this engine alone.
+    /// Fails with the library's reason if it has none.
+    fn engines(
         &self,
-        convolution: &Self::Convolution,
-        operands: ConvAddresses,
-        workspace: (u64, u64),
-        stream: Stream,
-    ) -> Call;
-
-    /// Up to `wanted` engines of the library for each form of attention's graph, the most promising first. `workspace`
-    /// is the memory that they may use, in bytes. With `engine`, returns this engine alone. Fails with the library's
-    /// reason if it has none. Several threads may call it at the same time.
-    fn attentions(
-        &self,
-        attention: &FusedAttention,
+        work: &LibraryWork,
         workspace: u64,
         wanted: u32,
-        engine: Option<Engine>,
-    ) -> Call<Vec<Self::Attention>>;
+        engine: Option<EngineNumber>,
+    ) -> Call<Vec<Self::Engine>>;
 
-    /// The engine that computes this attention.
-    fn engine(attention: &Self::Attention) -> Engine;
+    /// The number of an engine. That of a convolution means nothing.
+    fn engine_number(engine: &Self::Engine) -> EngineNumber;
 
-    /// Launches attention. `operands` are the addresses of its operands, in order; `workspace` is an address and a size
-    /// in bytes.
-    unsafe fn attend(
-        &self,
-        attention: &Self::Attention,
-        operands: &[u64],
-        workspace: (u64, u64),
-        stream: Stream,
-    ) -> Call;
+    /// Launches an engine. `operands` are the addresses of its operands: `x`, `w`, `y` and bias of a convolution, with 0 for
+    /// no bias; those of [`crate::ops::FusedAttention::operands`]. `workspace` is an address and a size in bytes.
+    unsafe fn run_engine(&self, engine: &Self::Engine, operands: &[u64], workspace: (u64, u64), stream: Stream)
+    -> Call;
 
     /// The vendor's collectives library, loaded at the first call.
     fn collectives(&self) -> Result<Collectives, ExecError>;

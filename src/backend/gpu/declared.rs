@@ -6,7 +6,7 @@ use crate::ops::UserKernel;
 
 use super::api::Api;
 use super::lower::Context;
-use super::runtime::{Function, Residency};
+use super::runtime::{Function, Residency, number};
 
 impl<A: Api> Context<'_, A> {
     /// Fails if a declared kernel needs more threads or shared memory than a block may have on this device. A generated
@@ -19,7 +19,8 @@ impl<A: Api> Context<'_, A> {
             at: declared.code.at.into(),
         };
         // SAFETY: the function is a loaded kernel of this device.
-        let (threads, shared) = unsafe { (self.api.most_threads(function), self.api.take_all_shared(function)) };
+        let (threads, shared) =
+            unsafe { (self.api.attribute(function, number::FUNCTION_MAX_THREADS), self.api.take_all_shared(function)) };
         let (threads, shared) = (threads.map_err(ExecError::device)?, shared.map_err(ExecError::device)?);
         let block = declared.threads();
         if block > u64::from(threads) {

@@ -45,10 +45,8 @@ pub struct GpuDriver<A: Api> {
     kernels: Kernels,
     calls: Calls<A>,
     products: Vec<A::Product>,
-    /// For each convolution of [`Calls::convolutions`], the library's algorithm; `None` if kernels compute it.
-    convolutions: Vec<Option<A::Convolution>>,
-    /// For each attention of [`Calls::attentions`], the library's engine; `None` if kernels compute it.
-    attentions: Vec<Option<A::Attention>>,
+    /// For each operation of [`Calls::library`], the library's engine; `None` if kernels compute it.
+    engines: Vec<Option<A::Engine>>,
     /// Kernels that initialize buffers.
     fills: Vec<Prepared>,
     fill_args: Args,
@@ -99,9 +97,7 @@ unsafe impl<A: Api> Send for GpuDriver<A> {}
 impl<A: Api> GpuDriver<A> {
     /// Issues one call. This is the innermost part of the measured loop.
     fn issue(&mut self, index: u32) -> Call {
-        let Self {
-            api, calls, products, convolutions, attentions, collectives, shared, host, capturing, counts, ..
-        } = self;
+        let Self { api, calls, products, engines, collectives, shared, host, capturing, counts, .. } = self;
         // SAFETY: handles and addresses were made for this image and live as long as the driver.
         unsafe {
             match calls.calls[index as usize] {
@@ -111,20 +107,13 @@ impl<A: Api> GpuDriver<A> {
                 Prepared::Multiply { product, operands, workspace, stream } => {
                     api.multiply(&products[product as usize], operands, workspace, stream)
                 }
-                Prepared::Convolve { convolution, operands, workspace, stream } => {
-                    match &convolutions[convolution as usize] {
-                        Some(convolution) => api.convolve(convolution, operands, workspace, stream),
-                        None => Ok(()),
+                Prepared::Engine { operation, operands, workspace, stream } => match &engines[operation as usize] {
+                    Some(engine) => {
+                        api.run_engine(engine, &calls.library_operands[operands as usize], workspace, stream)
                     }
-                }
-                Prepared::Attend { attention, operands, workspace, stream } => match &attentions[attention as usize] {
-                    Some(engine) => api.attend(engine, &calls.attended[operands as usize], workspace, stream),
                     None => Ok(()),
                 },
-                Prepared::Epilogue { .. }
-                | Prepared::OwnConvolution { .. }
-                | Prepared::OwnAttention { .. }
-                | Prepared::Nothing => Ok(()),
+                Prepared::Epilogue { .. } | Prepared::Alternative { .. } | Prepared::Nothing => Ok(()),
                 Prepared::Copy { copy, source, target, stream } => {
                     let copy = &calls.copies[copy as usize];
                     // The call itself reads pageable memory, which a host stream may not have written yet.
@@ -484,8 +473,7 @@ impl<A: Api> Drop for GpuDriver<A> {
             }
             self.shared.destroy();
             self.products.clear();
-            self.convolutions.clear();
-            self.attentions.clear();
+            self.engines.clear();
             for event in self.events.drain(..).chain(self.stamps.drain(..)) {
                 self.api.destroy_event(event);
             }

@@ -10,13 +10,13 @@ use crate::backend::crossings::SyncSharing;
 use crate::base::Space;
 use crate::exec::{Address, ExecError, Image, ImageOp, NO_COMM};
 use crate::ops::{
-    Arg, Conv, Copy as CopyLaunch, DEFAULT_SHARED, Gemm, Kernel, Launch, MapBase, Peer, Sent, Shared, user_kernel,
+    Arg, Copy as CopyLaunch, DEFAULT_SHARED, Gemm, Kernel, Launch, MapBase, Peer, Sent, Shared, user_kernel,
 };
 
-use super::api::{Addresses, Api, ConvAddresses, SyncStep};
-use super::attended::ImageAttention;
+use super::api::{Addresses, Api, SyncStep};
 use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
+use super::library::{LibraryOperation, LibraryWork};
 use super::peers::{self, CopyPart, PeerDevices};
 use super::runtime::{Function, Stream};
 use super::timer;
@@ -44,29 +44,19 @@ pub enum Prepared {
         product: u32,
         kernel: u32,
     },
-    /// A convolution by the vendor's library; does nothing if kernels compute it.
-    Convolve {
-        convolution: u32,
-        operands: ConvAddresses,
-        workspace: (u64, u64),
-        stream: Stream,
-    },
-    /// A kernel for a convolution, by its index in [`Calls::alternatives`]; does nothing if the library computes it.
-    OwnConvolution {
-        convolution: u32,
-        kernel: u32,
-    },
-    /// Attention by the vendor's library; does nothing if kernels compute it.
-    Attend {
-        attention: u32,
-        /// Index of the operands' addresses in [`Calls::attended`].
+    /// A convolution or attention by the vendor's library; does nothing if kernels compute it.
+    Engine {
+        /// Index in [`Calls::library`].
+        operation: u32,
+        /// Index of the operands' addresses in [`Calls::library_operands`].
         operands: u32,
         workspace: (u64, u64),
         stream: Stream,
     },
-    /// A kernel for attention, by its index in [`Calls::alternatives`]; does nothing if the library computes it.
-    OwnAttention {
-        attention: u32,
+    /// A kernel for a convolution or attention, by its index in [`Calls::alternatives`]; does nothing if the library computes
+    /// the operation.
+    Alternative {
+        operation: u32,
         kernel: u32,
     },
     Nothing,
@@ -119,10 +109,10 @@ pub struct Calls<A: Api> {
     pub calls: Vec<Prepared>,
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<ImageProduct>,
-    pub convolutions: Vec<ImageConvolution>,
-    pub attentions: Vec<ImageAttention>,
-    /// Addresses of the operands of each [`Prepared::Attend`].
-    pub attended: Vec<Arc<[u64]>>,
+    /// Convolutions and attention, which the vendor's library can compute.
+    pub library: Vec<LibraryOperation>,
+    /// Addresses of the operands of each [`Prepared::Engine`].
+    pub library_operands: Vec<Arc<[u64]>>,
     /// Kernels that a library call can replace: epilogues of products, convolutions, and attention.
     pub alternatives: Vec<Prepared>,
     pub exchanges: Vec<Exchange>,
@@ -146,9 +136,8 @@ impl<A: Api> Calls<A> {
             calls: Vec::with_capacity(ops),
             copies: Vec::new(),
             products: Vec::new(),
-            convolutions: Vec::new(),
-            attentions: Vec::new(),
-            attended: Vec::new(),
+            library: Vec::new(),
+            library_operands: Vec::new(),
             alternatives: Vec::new(),
             exchanges: Vec::new(),
             peers: Vec::new(),
@@ -276,26 +265,6 @@ pub struct ProductUse {
     pub epilogue: Option<u32>,
 }
 
-/// A convolution of an image, with all uses that differ in the operands' addresses only.
-#[derive(Debug)]
-pub struct ImageConvolution {
-    pub conv: Arc<Conv>,
-    /// The convolution of a single call of the library: with some of the samples, if there are many.
-    pub piece: Conv,
-    /// The first use of the convolution on each lane.
-    pub uses: Vec<ConvUse>,
-}
-
-/// A use of a convolution.
-#[derive(Debug)]
-pub struct ConvUse {
-    /// For each call of the library, the addresses of its operands.
-    pub pieces: Vec<ConvAddresses>,
-    pub lane: u32,
-    /// First and end index in [`Calls::alternatives`] of the kernels that compute the convolution.
-    pub kernels: (u32, u32),
-}
-
 /// The device, image and kernels with which launches are resolved.
 pub struct Context<'a, A: Api> {
     pub api: &'a A,
@@ -360,12 +329,13 @@ impl<A: Api> Context<'_, A> {
                 {
                     continue;
                 }
-                if let Launch::Conv(conv, kernels) = launch {
-                    self.convolve((conv, kernels), op, &operands, &mut calls)?;
-                    continue;
-                }
-                if let Launch::Attention(fused, kernels) = launch {
-                    self.attend((fused, kernels), op, &operands, &mut calls)?;
+                let of_library = match launch {
+                    Launch::Conv(conv, kernels) => Some((LibraryWork::convolution(conv), &kernels[..])),
+                    Launch::Attention(fused, kernels) => Some((LibraryWork::Attention(fused.clone()), &kernels[..])),
+                    _ => None,
+                };
+                if let Some(work) = of_library {
+                    self.library(work, op, &operands, &mut calls)?;
                     continue;
                 }
                 let call = self.call(launch, op, &operands, &mut calls, &mut products)?;
@@ -386,44 +356,6 @@ impl<A: Api> Context<'_, A> {
         }
         calls.args.seal();
         Ok(calls)
-    }
-
-    /// Adds the library's calls for a convolution, and the kernels that can replace them. Once one of the two is
-    /// chosen, the calls of the other do nothing.
-    fn convolve(
-        &self,
-        (conv, kernels): (&Arc<Conv>, &[Kernel]),
-        op: &ImageOp,
-        operands: &[u64],
-        calls: &mut Calls<A>,
-    ) -> Result<(), ExecError> {
-        let (lane, workspace) = (op.lane, self.workspaces[op.lane as usize]);
-        let stream = self.streams[lane as usize];
-        let (piece, starts) = conv.pieces();
-        let bytes = conv.tensors.map(|tensor| tensor.bytes() / tensor.dims[0]);
-        let address = |operand: u8| operands[usize::from(operand)];
-        let [x, w, y] = conv.operands.map(address);
-        let bias = conv.bias.map_or(0, address);
-        let at = |start: &u64| ConvAddresses { operands: [x + start * bytes[0], w, y + start * bytes[2]], bias };
-        let pieces: Vec<ConvAddresses> = starts.iter().map(at).collect();
-        let number = calls.convolutions.iter().position(|known| known.conv == *conv).unwrap_or_else(|| {
-            calls.convolutions.push(ImageConvolution { conv: conv.clone(), piece, uses: Vec::new() });
-            calls.convolutions.len() - 1
-        });
-        let convolution = number as u32;
-        let call = |&operands: &ConvAddresses| Prepared::Convolve { convolution, operands, workspace, stream };
-        calls.calls.extend(pieces.iter().map(call));
-        let first = calls.alternatives.len() as u32;
-        for kernel in kernels {
-            let prepared = self.kernel(kernel, stream, (operands, workspace.0), &mut calls.args)?;
-            calls.calls.push(Prepared::OwnConvolution { convolution, kernel: calls.alternatives.len() as u32 });
-            calls.alternatives.push(prepared);
-        }
-        let uses = &mut calls.convolutions[number].uses;
-        if !uses.iter().any(|known| known.lane == lane) {
-            uses.push(ConvUse { pieces, lane, kernels: (first, calls.alternatives.len() as u32) });
-        }
-        Ok(())
     }
 
     /// The calls of this rank for a copy between ranks.

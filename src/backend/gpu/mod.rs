@@ -3,11 +3,8 @@
 //! Generic over [`Api`], which each vendor implements.
 
 mod api;
-mod attended;
-mod attention;
 pub(super) mod blas;
 mod comms;
-mod convolutions;
 mod declared;
 mod disk_cache;
 mod driver;
@@ -19,6 +16,7 @@ mod host_read;
 mod host_work;
 mod inter_process;
 mod kernels;
+mod library;
 mod lower;
 mod opening;
 mod pageable;
@@ -45,9 +43,9 @@ use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, 
 use crate::ops::KernelSource;
 use crate::schedule::Topology;
 
-pub use api::{Addresses, Api, Call, ConvAddresses, Handle, PeerAccess, SyncStep};
-pub use attended::Engine;
+pub use api::{Addresses, Api, Call, Handle, PeerAccess, SyncStep};
 use driver::GpuDriver;
+pub use library::{EngineNumber, LibraryWork};
 pub use parts::UnitRange;
 
 pub(in crate::backend) use api::required;

@@ -8,12 +8,12 @@ use std::sync::{Arc, PoisonError};
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Runtime, Stream};
 use crate::backend::gpu::tracer::Tracer;
-use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Engine, UnitRange};
+use crate::backend::gpu::{Addresses, Api, Call, EngineNumber, LibraryWork, UnitRange};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health};
 use crate::model::Priority;
-use crate::ops::{Conv, Copy as CopyLaunch, Direction, FusedAttention, Gemm, KernelSource};
+use crate::ops::{Copy as CopyLaunch, Direction, Gemm, KernelSource};
 use crate::schedule::Topology;
 
 use super::Hip;
@@ -87,10 +87,8 @@ impl Api for Hip {
     const PINNED: c_uint = number::HOST_PORTABLE | number::HOST_MAPPED | number::HOST_COHERENT;
 
     type Product = Product;
-    // Generated kernels compute all convolutions.
-    type Convolution = Infallible;
-    // Generated kernels compute all attention as well.
-    type Attention = Infallible;
+    // Generated kernels compute all convolutions and attention.
+    type Engine = Infallible;
 
     #[inline]
     fn runtime(&self) -> &Runtime {
@@ -131,13 +129,13 @@ impl Api for Hip {
             facts.push(("pci".to_owned(), bus));
         }
         facts.extend(self.sysfs().map(|sysfs| sysfs.facts()).unwrap_or_default());
-        if let Some(health) = self.health() {
+        if let Some(Health { sensors, .. }) = self.health() {
             let figures = [
-                ("clock_mhz", health.clock_mhz),
-                ("max_clock_mhz", health.max_clock_mhz),
-                ("power_watts", health.power_watts),
-                ("power_limit_watts", health.power_limit_watts),
-                ("celsius", health.celsius),
+                ("clock_mhz", sensors.clock_mhz),
+                ("max_clock_mhz", sensors.max_clock_mhz),
+                ("power_watts", sensors.power_watts),
+                ("power_limit_watts", sensors.power_limit_watts),
+                ("celsius", sensors.celsius),
             ];
             facts.extend(figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.to_string()))));
         }
@@ -333,28 +331,20 @@ impl Api for Hip {
         unsafe { product.multiply(operands, workspace, stream) }
     }
 
-    fn convolution_library(&self) -> Option<&str> {
+    fn engine_library(&self) -> Option<&str> {
         None
     }
 
-    fn convolutions(&self, _: &Conv, _: u64, _: u32) -> Call<Vec<Infallible>> {
+    fn engines(&self, _: &LibraryWork, _: u64, _: u32, _: Option<EngineNumber>) -> Call<Vec<Infallible>> {
         Ok(Vec::new())
     }
 
-    unsafe fn convolve(&self, convolution: &Infallible, _: ConvAddresses, _: (u64, u64), _: Stream) -> Call {
-        match *convolution {}
+    fn engine_number(engine: &Infallible) -> EngineNumber {
+        match *engine {}
     }
 
-    fn attentions(&self, _: &FusedAttention, _: u64, _: u32, _: Option<Engine>) -> Call<Vec<Infallible>> {
-        Ok(Vec::new())
-    }
-
-    fn engine(attention: &Infallible) -> Engine {
-        match *attention {}
-    }
-
-    unsafe fn attend(&self, attention: &Infallible, _: &[u64], _: (u64, u64), _: Stream) -> Call {
-        match *attention {}
+    unsafe fn run_engine(&self, engine: &Infallible, _: &[u64], _: (u64, u64), _: Stream) -> Call {
+        match *engine {}
     }
 
     fn collectives(&self) -> Result<Collectives, ExecError> {

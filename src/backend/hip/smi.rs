@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::backend::libraries::{SearchPaths, functions};
 use crate::base::Nanos;
-use crate::exec::{ExecError, Health};
+use crate::exec::{ExecError, Health, Sensors};
 
 use super::driver::versioned;
 
@@ -147,7 +147,7 @@ impl Smi {
             let throttled_share = of(&now).checked_sub(of(&first))?.min(rounds) as f64 / rounds as f64;
             Some(Nanos((start.elapsed().as_nanos() as f64 * throttled_share) as i64))
         };
-        Health {
+        let sensors = Sensors {
             clock_mhz: clock.map(|(now, _)| now),
             max_clock_mhz: clock.map(|(_, most)| most),
             power_watts: self.power(),
@@ -155,6 +155,9 @@ impl Smi {
             power_limit_watts: self.watts(|at| unsafe { (self.table.power_limit)(self.device, 0, at) }),
             celsius: self.temperature(),
             reasons: Vec::new(),
+        };
+        Health {
+            sensors,
             by_power: share(|counters| counters.by_power),
             by_temperature: share(|counters| counters.by_temperature),
         }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::exec::Health;
+use crate::exec::{Health, Sensors};
 
 /// Link types as the driver numbers them.
 const PCIE: u64 = 2;
@@ -83,18 +83,19 @@ impl Sysfs {
     /// throttle reasons.
     pub fn health(&self) -> Option<Health> {
         let folders = std::fs::read_dir(self.pci.join("hwmon"));
-        let sensors = folders.into_iter().flatten().flatten().map(|entry| entry.path()).min()?;
-        let number = |name: &str| line(&sensors.join(name))?.parse::<u64>().ok();
+        let folder = folders.into_iter().flatten().flatten().map(|entry| entry.path()).min()?;
+        let number = |name: &str| line(&folder.join(name))?.parse::<u64>().ok();
         let scaled = |value: Option<u64>, by: u64| value.and_then(|value| u32::try_from(value / by).ok());
         // The second temperature sensor is at the hottest point.
-        Some(Health {
+        let sensors = Sensors {
             clock_mhz: scaled(number("freq1_input"), 1_000_000),
             max_clock_mhz: self.highest_clock(),
             power_watts: scaled(number("power1_input").or_else(|| number("power1_average")), 1_000_000),
             power_limit_watts: scaled(number("power1_cap"), 1_000_000),
             celsius: scaled(number("temp2_input"), 1000),
-            ..Health::default()
-        })
+            ..Sensors::default()
+        };
+        Some(Health { sensors, ..Health::default() })
     }
 
     /// The highest clock in MHz in the driver's list, whose lines look like `1: 2100Mhz *`; `None` without such a list.
@@ -206,10 +207,10 @@ mod tests {
         assert_eq!(fact("memory_partition"), Some("NPS1"));
         assert_eq!(fact("links"), Some("7 xGMI of 48000 MB/s, 1 PCIe of 64000 MB/s"));
         assert_eq!(fact("vbios"), None, "what is not there is absent");
-        let health = sysfs.health().unwrap();
-        let readings = (health.clock_mhz, health.max_clock_mhz, health.celsius, health.power_watts);
+        let sensors = sysfs.health().unwrap().sensors;
+        let readings = (sensors.clock_mhz, sensors.max_clock_mhz, sensors.celsius, sensors.power_watts);
         assert_eq!(readings, (Some(1900), Some(2100), Some(64), None), "without a power there is none");
-        assert_eq!(health.power_limit_watts, Some(750));
+        assert_eq!(sensors.power_limit_watts, Some(750));
         // The second partition of the same device has no compute node here, and shares the files of the PCI device.
         let second = Sysfs::new(root.path(), "0000:1b:00.1");
         assert_eq!(second.xcds(), None);

@@ -1,9 +1,9 @@
 //! Partitions of a sweep or a suite, each run on a machine of its own, and their files of cases as one.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
 use super::{Cases, CasesHeader};
@@ -83,7 +83,7 @@ impl Cases {
 
     /// Names of the planned cases that the files lack, in the order of the whole. Empty for a file that is no partition.
     pub fn missing(&self) -> Vec<&str> {
-        let known: BTreeSet<&str> = self.cases.iter().map(|case| case.name.as_str()).collect();
+        let known: FxHashSet<&str> = self.cases.iter().map(|case| case.name.as_str()).collect();
         self.header.cases.iter().map(String::as_str).filter(|name| !known.contains(name)).collect()
     }
 }

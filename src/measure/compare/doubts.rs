@@ -1,12 +1,11 @@
 //! Reasons against comparing two cases: some prevent a verdict, others make it doubtful.
 
-use std::collections::BTreeSet;
-
 use indexmap::IndexMap;
+use rustc_hash::FxHashSet;
 
 use crate::base::{Bytes, Flops, counted};
 
-use super::matching::MatchedCase;
+use super::matching::{MatchedCase, differ};
 use super::point::{self, ComparedRun, MetricValues};
 use crate::measure::pace::Pace;
 
@@ -21,8 +20,7 @@ pub fn refused(case: &MatchedCase) -> Vec<String> {
     } else if measured(base) && simulated(other) {
         refused.push(apart("measured", "simulated"));
     }
-    let worlds: BTreeSet<Option<u32>> = case.points().map(|point| point.emulated).collect();
-    if worlds.len() > 1 {
+    if differ(case.points().map(|point| point.emulated)) {
         refused.push("emulated ranks on one side, and not the same on the other".to_owned());
     }
     for (side, points) in [("base", base), ("other side", other)] {
@@ -72,8 +70,7 @@ pub fn doubts(case: &MatchedCase) -> Vec<String> {
         let work = |(flops, bytes): (f64, u64)| format!("{} and {} moved", Flops(flops), Bytes(bytes));
         doubts.push(format!("an iteration does not do the same: {}, against {}", work(base), work(other)));
     }
-    let by_harness: BTreeSet<bool> = case.points().map(|point| point.harness).collect();
-    if by_harness.len() > 1 {
+    if differ(case.points().map(|point| point.harness)) {
         doubts.push(
             "measured by different programs: AORTA's times hold the host's work and a synchronization".to_owned(),
         );
@@ -100,7 +97,7 @@ fn has_copies(points: &[&ComparedRun]) -> bool {
     };
     let all: Vec<Vec<u64>> =
         points.iter().filter(|point| !point.simulated).filter_map(|point| series(&point)).collect();
-    all.iter().collect::<BTreeSet<_>>().len() < all.len()
+    all.iter().collect::<FxHashSet<_>>().len() < all.len()
 }
 
 /// The distinct remarks about a side's runs, each with the number of runs that it applies to.

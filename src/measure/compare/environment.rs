@@ -3,7 +3,8 @@
 use indexmap::IndexMap;
 
 use crate::base::Bytes;
-use crate::measure::record::{HealthRecord, RunRecord, Variant};
+use crate::exec::Sensors;
+use crate::measure::record::{RunRecord, Variant};
 
 /// Device facts that differ in every run, or that are reported under another name.
 const READINGS: [&str; 6] =
@@ -32,7 +33,7 @@ pub fn of_record(record: &RunRecord, variant: &Variant) -> IndexMap<String, Stri
         add(&name.replace('_', " "), value.clone());
     }
     let health = || variant.health.iter().chain(variant.blocks.iter().flat_map(|block| &block.health));
-    let first = |of: fn(&HealthRecord) -> Option<u32>| health().find_map(of);
+    let first = |of: fn(&Sensors) -> Option<u32>| health().find_map(of);
     let text = |value: Option<u32>, unit: &str| value.map(|value| format!("{value} {unit}")).unwrap_or_default();
     add("highest clock", text(first(|health| health.max_clock_mhz), "MHz"));
     add("power limit", text(first(|health| health.power_limit_watts), "W"));

@@ -46,6 +46,11 @@ struct RunGroup<'a> {
     taken: bool,
 }
 
+/// Whether two of the values are not equal.
+pub(super) fn differ<T: PartialEq>(mut values: impl Iterator<Item = T>) -> bool {
+    values.next().is_some_and(|first| values.any(|value| value != first))
+}
+
 impl MatchedCase<'_> {
     /// Whether every run is simulated.
     pub fn is_simulated(&self) -> bool {
@@ -60,7 +65,7 @@ impl MatchedCase<'_> {
     /// Whether all runs observed operations in the same slot.
     pub fn is_one_slot(&self) -> bool {
         let observed = self.points().filter(|point| !point.operations.is_empty());
-        observed.map(|point| point.slot).collect::<BTreeSet<_>>().len() < 2
+        !differ(observed.map(|point| point.slot))
     }
 
     /// Assumed standard deviation between runs of this case, as a share, if a side has only one run.
@@ -72,8 +77,7 @@ impl MatchedCase<'_> {
 
     /// Whether both sides ran the same text, as far as known.
     pub fn is_same_text(&self) -> bool {
-        let texts: BTreeSet<&String> = self.points().filter_map(|point| point.sha256.as_ref()).collect();
-        texts.len() < 2
+        !differ(self.points().filter_map(|point| point.sha256.as_ref()))
     }
 
     /// The runs of both sides.

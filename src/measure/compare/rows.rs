@@ -58,8 +58,7 @@ pub fn pair(case: &MatchedCase, names: &BTreeSet<String>, options: &CompareOptio
     if !refused.is_empty() {
         rows.iter_mut().for_each(|row| row.verdict = Verdict::CannotTell);
     }
-    let devices: BTreeSet<&String> = case.points().map(|point| &point.device).collect();
-    let asked = options.operations || devices.len() > 1;
+    let asked = options.operations || matching::differ(case.points().map(|point| &point.device));
     let operations = if asked && one_slot { operations::rows(case) } else { Vec::new() };
     CaseComparison {
         case: matching::label(&case.key, names),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use rustc_hash::FxHashSet;
+
 use crate::measure::RunRecord;
 use crate::measure::cases::Cases;
 
@@ -54,7 +56,7 @@ impl RunSet {
 
     /// Names of cases that partitioned sweeps and suites planned, and that no file has.
     pub fn missing(&self) -> Vec<&str> {
-        let known: BTreeSet<&str> = self.points.iter().filter_map(|point| point.case.as_deref()).collect();
+        let known: FxHashSet<&str> = self.points.iter().filter_map(|point| point.case.as_deref()).collect();
         self.planned.iter().map(String::as_str).filter(|name| !known.contains(name)).collect()
     }
 
@@ -65,7 +67,7 @@ impl RunSet {
 
     pub(super) fn record(&self) -> SideSummary {
         let measured = || self.points.iter().filter(|point| point.failed.is_none());
-        let cases: BTreeSet<Vec<(&String, &String)>> = measured().map(|point| point::sorted(&point.key)).collect();
+        let cases: FxHashSet<Vec<(&String, &String)>> = measured().map(|point| point::sorted(&point.key)).collect();
         SideSummary { name: self.name.clone(), files: self.files.clone(), cases: cases.len(), runs: measured().count() }
     }
 }

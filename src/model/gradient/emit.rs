@@ -430,13 +430,10 @@ fn find_targets(emission: &mut Emission, steps: &[usize]) {
 #[cfg(test)]
 mod tests {
     use crate::model::{self, AnalysisOptions};
-    use crate::syntax::{self, SyntaxLimits};
 
     /// Operations of the text, each with its stream, in order.
     fn streams(text: &str) -> Vec<String> {
-        let (ast, errors) = syntax::parse(text, 0, &SyntaxLimits::default());
-        assert!(errors.is_empty(), "{text}");
-        let program = model::analyze(&ast, &AnalysisOptions::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let program = model::analyze_text(text, &AnalysisOptions::default()).expect("the text is valid");
         let ops = program.cycle[0].ops.iter();
         ops.map(|op| format!("{} on {}", program.op_name(op), program.streams[op.stream.index()].name)).collect()
     }

@@ -1,6 +1,7 @@
 //! Clock, power and temperature of the devices over the measured iterations.
 
-use crate::measure::record::{BlockRecord, HealthRecord, RunRecord, Variant};
+use crate::exec::Sensors;
+use crate::measure::record::{BlockRecord, RunRecord, Variant};
 use crate::report::variant::named;
 
 use super::scale::{Scale, Spread};
@@ -17,8 +18,8 @@ const SPACE: f64 = 26.0;
 struct HealthFigure {
     name: &'static str,
     unit: &'static str,
-    value: fn(&HealthRecord) -> Option<u32>,
-    limit: fn(&HealthRecord) -> Option<u32>,
+    value: fn(&Sensors) -> Option<u32>,
+    limit: fn(&Sensors) -> Option<u32>,
 }
 
 const FIGURES: [HealthFigure; 3] = [

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{Bytes, Flops, OnceBlock, counted};
 
@@ -274,7 +274,7 @@ fn streams(a: &PlanDocument, b: &PlanDocument, text: &mut String) {
     let (before, after) = (lanes(a), lanes(b));
     let mut lines = String::new();
     for (sign, own, other) in [("-", &before, &after), ("+", &after, &before)] {
-        let other: std::collections::BTreeSet<&String> = other.iter().collect();
+        let other: FxHashSet<&String> = other.iter().collect();
         own.iter().filter(|lane| !other.contains(lane)).for_each(|lane| {
             let _ = writeln!(lines, "{sign} {lane}");
         });

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::base::Nanos;
 use crate::measure::record::{
-    AnalysisRecord, DeviceRecord, ExpectationRecord, MetricRecord, OperationRecord, ProgramRecord, RankRecord,
-    RunRecord, SettingsRecord, SkewRecord, SourceFiles, SpanRecord, Times, Variant, Workload,
+    AnalysisRecord, DeviceRecord, ExpectationRecord, MetricRecord, ProgramRecord, RankRecord, RunRecord,
+    SettingsRecord, SkewRecord, SourceFiles, SpanRecord, Times, Variant, Workload,
 };
 use crate::report::common_clock::{origins, shifts};
 use crate::report::counters::{Counter, counters};
@@ -272,61 +272,30 @@ impl OperationColumns {
         let mut columns = OperationColumns::default();
         let mut text = |text: &'a str| texts.insert_full(text).0;
         let mut before = 0;
-        for OperationRecord {
-            id,
-            name,
-            operation,
-            category,
-            phase,
-            stream,
-            lane,
-            place,
-            shape,
-            size: _,
-            arithmetic: _,
-            direction: _,
-            pageable: _,
-            bus_bytes,
-            ranks: _,
-            flops,
-            bytes,
-            after,
-            time_ns,
-            transfer_ns,
-            wait_ns: _,
-            start_ns: _,
-            alone_ns,
-            slack_ns,
-            ideal_ns,
-            bound,
-            cached: _,
-            refused,
-            launches: _,
-            assumed: _,
-        } in &rank.operations
-        {
-            let name = text(name) as i64;
+        for operation in &rank.operations {
+            let name = text(&operation.name) as i64;
             columns.name.push(name - before);
             before = name;
-            columns.operation.push(Some(text(operation)));
-            columns.category.push(Some(text(category)));
-            columns.phase.push(phase.as_deref().map(&mut text));
-            columns.stream.push(Some(text(stream)));
-            columns.lane.push(*lane);
-            columns.place.push(Some(text(place)));
-            columns.shape.push(Some(text(shape)));
-            columns.flops.push(*flops);
-            columns.bytes.push(*bytes);
-            columns.bus_bytes.push(*bus_bytes);
-            columns.after_count.push(after.len());
-            columns.after_distance.extend(after.iter().map(|before| i64::from(*id) - i64::from(*before)));
-            columns.time_ns.push(*time_ns);
-            columns.transfer_ns.push(*transfer_ns);
-            columns.alone_ns.push(*alone_ns);
-            columns.slack_ns.push(*slack_ns);
-            columns.ideal_ns.push(*ideal_ns);
-            columns.bound.push(bound.as_deref().map(&mut text));
-            columns.refused.push(refused.as_deref().map(&mut text));
+            columns.operation.push(Some(text(&operation.operation)));
+            columns.category.push(Some(text(&operation.category)));
+            columns.phase.push(operation.phase.as_deref().map(&mut text));
+            columns.stream.push(Some(text(&operation.stream)));
+            columns.lane.push(operation.lane);
+            columns.place.push(Some(text(&operation.place)));
+            columns.shape.push(Some(text(&operation.shape)));
+            columns.flops.push(operation.flops);
+            columns.bytes.push(operation.bytes);
+            columns.bus_bytes.push(operation.bus_bytes);
+            columns.after_count.push(operation.after.len());
+            let distance = |before: &u32| i64::from(operation.id) - i64::from(*before);
+            columns.after_distance.extend(operation.after.iter().map(distance));
+            columns.time_ns.push(operation.time_ns);
+            columns.transfer_ns.push(operation.transfer_ns);
+            columns.alone_ns.push(operation.alone_ns);
+            columns.slack_ns.push(operation.slack_ns);
+            columns.ideal_ns.push(operation.ideal_ns);
+            columns.bound.push(operation.bound.as_deref().map(&mut text));
+            columns.refused.push(operation.refused.as_deref().map(&mut text));
         }
         columns
     }

@@ -1,6 +1,6 @@
 //! A slot of the cycle as the finders of advice see it.
 
-use std::collections::BTreeSet;
+use rustc_hash::FxHashSet;
 
 use crate::base::{OpId, SrcSpan, StreamId, ViewId};
 use crate::config::Profile;
@@ -128,7 +128,7 @@ impl<'a> Scene<'a> {
     /// The names of operations in the text, each with the calls around it if they would be the same otherwise.
     pub fn names(&self, ops: &[OpId]) -> Vec<String> {
         let names: Vec<String> = ops.iter().map(|&op| self.name(op)).collect();
-        let distinct: BTreeSet<&String> = names.iter().collect();
+        let distinct: FxHashSet<&String> = names.iter().collect();
         let label = |op: OpId| self.program.label_text(self.step.op(op).label);
         let full =
             || ops.iter().map(|&op| label(op).map_or_else(|| self.name(op), |label| label.to_string())).collect();

@@ -114,8 +114,7 @@ impl<A: Api> GpuDriver<A> {
             kernels,
             calls: Calls::with_capacity(0),
             products: Vec::new(),
-            convolutions: Vec::new(),
-            attentions: Vec::new(),
+            engines: Vec::new(),
             fills: Vec::new(),
             fill_args: Args::default(),
             bases: [0; Space::COUNT],
@@ -237,11 +236,11 @@ impl<A: Api> GpuDriver<A> {
         // Libraries get a fixed budget; kernels state the bytes that they need.
         let wish = |launch: &Launch| match launch {
             Launch::Gemm(..) => WORKSPACE,
-            Launch::Conv(conv, _) if self.api.convolution_library().is_some() => {
+            Launch::Conv(conv, _) if self.api.engine_library().is_some() => {
                 let bytes: u64 = conv.pieces().0.tensors.iter().map(Tensor::bytes).sum();
                 WORKSPACE + (CONVOLUTION_COPIES * bytes).min(room / 2 / self.image.lanes.len() as u64)
             }
-            Launch::Attention(attention, _) if self.api.convolution_library().is_some() => {
+            Launch::Attention(attention, _) if self.api.engine_library().is_some() => {
                 attention.scratch().min(room / 2 / self.image.lanes.len() as u64)
             }
             _ => 0,
@@ -344,8 +343,8 @@ impl<A: Api> GpuDriver<A> {
 
     /// Chooses an algorithm for each matrix product, each convolution and each use of attention.
     fn choose_products(&mut self, id_exchange: &IdExchange) -> Result<(), ExecError> {
-        let Calls { products, convolutions, attentions, .. } = &self.calls;
-        if products.is_empty() && convolutions.is_empty() && attentions.is_empty() {
+        let Calls { products, library, .. } = &self.calls;
+        if products.is_empty() && library.is_empty() {
             return Ok(());
         }
         let event = |timed| self.api.event(timed).map_err(ExecError::device);
@@ -362,47 +361,29 @@ impl<A: Api> GpuDriver<A> {
             to: event(true)?,
             order: event(false)?,
         };
-        let count = products.len() + convolutions.len() + attentions.len();
-        let stage = stage::enter_counted("choosing algorithms for", "operation", count);
-        let choose = |product| {
-            id_exchange.note_progress();
-            chooser.choose(product).inspect(|_| stage.step())
-        };
-        let chosen: Result<Vec<_>, ExecError> = self.calls.products.iter().map(choose).collect();
-        let convolve = |convolution| {
-            id_exchange.note_progress();
-            chooser.choose_convolution(convolution).inspect(|_| stage.step())
-        };
-        let convolutions: Result<Vec<_>, ExecError> = match chosen.is_ok() {
-            true => self.calls.convolutions.iter().map(convolve).collect(),
-            false => Ok(Vec::new()),
-        };
-        let attended = || {
+        let stage = stage::enter_counted("choosing algorithms for", "operation", products.len() + library.len());
+        let done = || {
             id_exchange.note_progress();
             stage.step();
         };
-        let attentions = match chosen.is_ok() && convolutions.is_ok() {
-            true => chooser.choose_attentions(&self.calls.attentions, &attended),
+        let choose = |product| chooser.choose(product).inspect(|_| done());
+        let chosen: Result<Vec<_>, ExecError> = products.iter().map(choose).collect();
+        let engines = match chosen.is_ok() {
+            true => chooser.choose_engines(library, &done),
             false => Ok(Vec::new()),
         };
         for event in [chooser.from, chooser.to, chooser.order] {
             // SAFETY: the event was made above, and nothing waits for it.
             unsafe { self.api.destroy_event(event) };
         }
-        let mut split = Vec::with_capacity(self.calls.products.len());
+        let mut split = Vec::with_capacity(products.len());
         for chosen in chosen? {
             self.products.push(chosen.product);
             split.push(chosen.split);
             self.notes.extend(chosen.note);
         }
-        for (convolution, note) in convolutions? {
-            self.convolutions.push(convolution);
-            if !self.notes.contains(&note) {
-                self.notes.push(note);
-            }
-        }
-        for (attention, note) in attentions? {
-            self.attentions.push(attention);
+        for (engine, note) in engines? {
+            self.engines.push(engine);
             if !self.notes.contains(&note) {
                 self.notes.push(note);
             }
@@ -411,10 +392,7 @@ impl<A: Api> GpuDriver<A> {
         for call in &mut self.calls.calls {
             let (stands_in, kernel) = match *call {
                 Prepared::Epilogue { product, kernel } => (split[product as usize], kernel),
-                Prepared::OwnConvolution { convolution, kernel } => {
-                    (self.convolutions[convolution as usize].is_none(), kernel)
-                }
-                Prepared::OwnAttention { attention, kernel } => (self.attentions[attention as usize].is_none(), kernel),
+                Prepared::Alternative { operation, kernel } => (self.engines[operation as usize].is_none(), kernel),
                 _ => continue,
             };
             *call = if stands_in { alternatives[kernel as usize] } else { Prepared::Nothing };

@@ -1,8 +1,6 @@
 //! Faults on GPUs: a hang, an asynchronous fault, a missing rank, a failing one. Each runs in a process of its own,
-//! since a failed device does not work again within the same process. Without a GPU, each test prints that it skips.
-//! Everything that hangs here ends by itself, by the device's clock or with the process.
-
-mod common;
+//! since a failed device does not work again within the same process. Everything that hangs here ends by itself, by the
+//! device's clock or with the process.
 
 use std::process::Command;
 
@@ -12,9 +10,12 @@ use aorta::base::{Nanos, SourceMap};
 use aorta::exec::{self, Backend, Control, DeviceInfo, Diagnosis, Driver, ExecError, Image, LaunchMode};
 use aorta::render::{self, Style};
 use aorta::schedule::Topology;
-use common::altered::{Altered, Calls};
-use common::failing::{judge, run};
-use common::world::World;
+
+use super::alone;
+use super::common::altered::{Altered, Calls};
+use super::common::failing::{judge, run};
+use super::common::program;
+use super::common::world::World;
 
 /// Set in the process that executes the test's body.
 const INSIDE: &str = "AORTA_TEST_INSIDE";
@@ -44,8 +45,10 @@ fn apart(name: &str) -> Option<String> {
     if std::env::var_os(INSIDE).is_some() {
         return None;
     }
-    let program = std::env::current_exe().expect("a test is a program");
-    let output = Command::new(program).args([name, "--exact", "--nocapture"]).env(INSIDE, "1").output();
+    let _alone = alone();
+    let tests = std::env::current_exe().expect("a test is a program");
+    let name = format!("faults::{name}");
+    let output = Command::new(tests).args([&name, "--exact", "--nocapture"]).env(INSIDE, "1").output();
     let output = output.expect("the test starts");
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     println!("{printed}{}", String::from_utf8_lossy(&output.stderr));
@@ -90,6 +93,7 @@ fn every_call_of_a_driver_fails_once() {
 
 #[test]
 fn a_hang_ends_the_program_and_is_found_by_another_run() {
+    let _alone = alone();
     if gpus(1).is_none() {
         return;
     }
@@ -99,7 +103,7 @@ fn a_hang_ends_the_program_and_is_found_by_another_run() {
                 on a { fill(1 -> x) }\n  on b { map(x + 1 -> y) }\n}\n";
     std::fs::write(&file, text).expect("a file can be written");
     for launch in ["stream", "graph"] {
-        let mut command = Command::new(common::program());
+        let mut command = Command::new(program());
         command.arg("exec").arg(&file).args(["--backend", "cuda", "--effort", "sanity", "--timeout", "2s"]);
         let output = command.args(["--launch", launch]).output().expect("the binary starts");
         let said = String::from_utf8_lossy(&output.stderr);

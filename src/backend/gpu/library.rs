@@ -1,0 +1,351 @@
+//! Convolutions and attention: chooses between an engine of the vendor's library and generated kernels for each, by timing
+//! both.
+//!
+//! The library compiles an engine of attention for each number of queries and keys, which takes 0.04 to 0.08 s (cuDNN 9.19,
+//! H100). A workload whose lengths are drawn has hundreds of them. So only one use of each class is timed, the others take its
+//! choice, and few engines are compiled for them.
+
+use std::sync::Arc;
+
+use crate::base::{Nanos, counted};
+use crate::exec::{ExecError, Fault, ImageOp};
+use crate::ops::{AttentionForm, Conv, ConvForm, FusedAttention, Kernel};
+
+use super::api::{Api, Call};
+use super::disk_cache;
+use super::lower::{Calls, Context, Prepared};
+use super::products::{Chooser, StoredChoice};
+use super::runtime::Stream;
+use super::trial::Trial;
+
+/// A convolution or attention that the vendor's library can compute.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LibraryWork {
+    Convolution {
+        whole: Arc<Conv>,
+        /// The convolution of a single call of the library: with some of the samples, if there are many.
+        piece: Box<Conv>,
+    },
+    Attention(Arc<FusedAttention>),
+}
+
+/// A convolution or attention of an image, with all uses that differ in the operands' addresses only.
+#[derive(Debug)]
+pub struct LibraryOperation {
+    pub work: LibraryWork,
+    /// Kernels that compute the same, with the operands of the first use.
+    kernels: Vec<Kernel>,
+    /// The first use on each lane that has one.
+    uses: Vec<LibraryUse>,
+}
+
+/// A use of a convolution or attention on one lane.
+#[derive(Debug)]
+struct LibraryUse {
+    /// For each call of the library, the addresses of the operands, in the order of [`Api::run_engine`].
+    calls: Vec<Arc<[u64]>>,
+    lane: u32,
+    /// First and end index in [`Calls::alternatives`] of the kernels that compute this use.
+    kernels: (u32, u32),
+}
+
+/// Number by which the vendor's library identifies an engine of attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineNumber {
+    /// Index of the form of the graph by which the library computes attention, among the vendor's forms.
+    pub form: u32,
+    /// The library's number of the engine.
+    pub number: u32,
+}
+
+impl EngineNumber {
+    /// Encodes a choice for the cache on disk; `None` stands for the kernels.
+    fn choice(engine: Option<EngineNumber>, time: Nanos) -> StoredChoice {
+        let place = engine.map_or(0, |EngineNumber { form, number }| (u64::from(form) << 32) + u64::from(number) + 1);
+        StoredChoice { place: place as usize, time }
+    }
+
+    fn of_choice(choice: StoredChoice) -> Option<EngineNumber> {
+        let code = (choice.place as u64).checked_sub(1)?;
+        Some(EngineNumber { form: (code >> 32) as u32, number: code as u32 })
+    }
+}
+
+/// Maximum number of engines that are compiled for uses that take over the choice of another use. On an H100, cuDNN
+/// 9.19 compiled 1025 of them in 46 s, on one thread as on 16.
+const MAX_COMPILED: usize = 64;
+
+impl LibraryWork {
+    pub fn convolution(whole: &Arc<Conv>) -> LibraryWork {
+        LibraryWork::Convolution { whole: whole.clone(), piece: Box::new(whole.pieces().0) }
+    }
+
+    /// Returns for each call of the library the addresses of its operands, from those of the operation.
+    fn calls(&self, operands: &[u64]) -> Vec<Arc<[u64]>> {
+        let address = |operand: u8| operands[usize::from(operand)];
+        match self {
+            LibraryWork::Convolution { whole, .. } => {
+                let bytes = whole.tensors.map(|tensor| tensor.bytes() / tensor.dims[0]);
+                let [x, w, y] = whole.operands.map(address);
+                let bias = whole.bias.map_or(0, address);
+                let at = |start: u64| Arc::from([x + start * bytes[0], w, y + start * bytes[2], bias]);
+                whole.pieces().1.into_iter().map(at).collect()
+            }
+            LibraryWork::Attention(fused) => {
+                vec![fused.operands.iter().map(|(operand, _)| address(*operand)).collect()]
+            }
+        }
+    }
+
+    /// Returns work with the size of the class: engines and kernels compute all work of a class about equally fast.
+    fn class(&self) -> LibraryWork {
+        match self {
+            LibraryWork::Convolution { .. } => self.clone(),
+            LibraryWork::Attention(fused) => LibraryWork::Attention(Arc::new(fused.class())),
+        }
+    }
+
+    /// Number of floating-point operations.
+    fn flops(&self) -> f64 {
+        match self {
+            LibraryWork::Convolution { whole, .. } => {
+                let [_, w, y] = &whole.tensors;
+                2.0 * y.elements() as f64 / y.dims[1] as f64 * w.elements() as f64
+            }
+            LibraryWork::Attention(fused) => fused.flops() * fused.calls as f64,
+        }
+    }
+
+    /// The library's term for a way to compute the work.
+    fn term(&self) -> &'static str {
+        match self {
+            LibraryWork::Convolution { .. } => "algorithm",
+            LibraryWork::Attention(_) => "engine",
+        }
+    }
+
+    /// Describes the work in notes.
+    fn describe(&self) -> String {
+        match self {
+            LibraryWork::Convolution { whole, .. } => describe_convolution(whole),
+            LibraryWork::Attention(fused) => describe_attention(fused),
+        }
+    }
+}
+
+impl<A: Api> Context<'_, A> {
+    /// Adds the library's calls and the launches of the kernels that compute the same. Once one of the two is chosen,
+    /// the calls of the other do nothing.
+    pub fn library(
+        &self,
+        (work, kernels): (LibraryWork, &[Kernel]),
+        op: &ImageOp,
+        operands: &[u64],
+        calls: &mut Calls<A>,
+    ) -> Result<(), ExecError> {
+        let (lane, workspace) = (op.lane, self.workspaces[op.lane as usize]);
+        let stream = self.streams[lane as usize];
+        let of_library = work.calls(operands);
+        let number = calls.library.iter().position(|known| known.work == work).unwrap_or_else(|| {
+            calls.library.push(LibraryOperation { work, kernels: kernels.to_vec(), uses: Vec::new() });
+            calls.library.len() - 1
+        });
+        let operation = number as u32;
+        for addresses in &of_library {
+            let operands = calls.library_operands.len() as u32;
+            calls.library_operands.push(addresses.clone());
+            calls.calls.push(Prepared::Engine { operation, operands, workspace, stream });
+        }
+        let first = calls.alternatives.len() as u32;
+        for kernel in kernels.iter().filter(|kernel| self.launches(kernel)) {
+            let prepared = self.kernel(kernel, stream, (operands, workspace.0), &mut calls.args)?;
+            calls.calls.push(Prepared::Alternative { operation, kernel: calls.alternatives.len() as u32 });
+            calls.alternatives.push(prepared);
+        }
+        let uses = &mut calls.library[number].uses;
+        if !uses.iter().any(|known| known.lane == lane) {
+            uses.push(LibraryUse { calls: of_library, lane, kernels: (first, calls.alternatives.len() as u32) });
+        }
+        Ok(())
+    }
+}
+
+/// An engine of the library; `None` if the kernels compute the operation.
+type Chosen<A> = Option<<A as Api>::Engine>;
+
+/// A class of work with the lanes of its uses. Engines are timed concurrently on all lanes of a use.
+type Class = (LibraryWork, Vec<u32>);
+
+impl<A: Api> Chooser<'_, A> {
+    /// Chooses between the library's engines and generated kernels for each operation, and returns the choices with
+    /// notes for the record. Calls `done` after each choice.
+    pub fn choose_engines(
+        &self,
+        all: &[LibraryOperation],
+        done: &dyn Fn(),
+    ) -> Result<Vec<(Chosen<A>, String)>, ExecError> {
+        let mut classes: Vec<(Class, Vec<usize>)> = Vec::new();
+        for (index, one) in all.iter().enumerate() {
+            let class = (one.work.class(), one.uses.iter().map(|one| one.lane).collect());
+            match classes.iter_mut().find(|(known, _)| *known == class) {
+                Some((_, members)) => members.push(index),
+                None => classes.push((class, vec![index])),
+            }
+        }
+        let mut chosen: Vec<Option<(Chosen<A>, String)>> = all.iter().map(|_| None).collect();
+        // Uses whose engine is to be compiled, with the note of their class.
+        let mut followers: Vec<(usize, EngineNumber, String)> = Vec::new();
+        for (_, members) in classes {
+            let (first, others) = members.split_first().expect("a class has a member");
+            let (mut found, mut note) = self.choose_engine(&all[*first])?;
+            if !others.is_empty() {
+                note += &format!("; likewise {} of similar sizes", counted(others.len(), "other use"));
+            }
+            if found.is_some() && self.candidates > 1 && followers.len() + others.len() > MAX_COMPILED {
+                found = None;
+                note += "; all of them are computed by the kernels of aorta, since compiling an engine for each takes too long";
+            }
+            match found.as_ref().map(A::engine_number) {
+                Some(engine) => followers.extend(others.iter().map(|other| (*other, engine, note.clone()))),
+                None => others.iter().for_each(|other| chosen[*other] = Some((None, note.clone()))),
+            }
+            chosen[*first] = Some((found, note));
+            done();
+        }
+        for (index, engine, note) in followers {
+            // An engine of the class that does not compute this use is no reason to fail.
+            chosen[index] = Some(match self.compiled(&all[index], engine) {
+                Ok(engine) => (Some(engine), note),
+                Err(_) => self.choose_engine(&all[index])?,
+            });
+            done();
+        }
+        Ok(chosen.into_iter().map(|one| one.expect("each operation is in a class")).collect())
+    }
+
+    /// Chooses between the library's engines and generated kernels for one operation. Also returns a note for the
+    /// record.
+    fn choose_engine(&self, operation: &LibraryOperation) -> Result<(Chosen<A>, String), ExecError> {
+        let LibraryOperation { work, kernels, uses } = operation;
+        let what = work.describe();
+        let Some(library) = self.api.engine_library() else {
+            let (of, them) = match work {
+                LibraryWork::Convolution { .. } => ("convolutions", "them"),
+                LibraryWork::Attention(_) => ("attention", "it"),
+            };
+            return Ok((None, format!("{of}: kernels of aorta, since there is no library of {them}")));
+        };
+        let stored = match work {
+            LibraryWork::Convolution { .. } => None,
+            LibraryWork::Attention(fused) => self.kept.filter(|_| self.candidates > 1).map(|folder| {
+                let lanes: Vec<u64> = uses.iter().map(|one| self.workspaces[one.lane as usize].1).collect();
+                let (mut what, mut parts) = (format!("{fused:?} {lanes:?}"), vec![self.machine(), library]);
+                for Kernel { source, grid, block, .. } in kernels {
+                    what += &format!(" {grid:?} {block:?}");
+                    parts.push(&source.text);
+                }
+                parts.push(&what);
+                disk_cache::path(folder, &parts, "choice")
+            }),
+        };
+        if let Some(choice) = stored.as_deref().and_then(StoredChoice::read) {
+            let time = choice.time;
+            match EngineNumber::of_choice(choice) {
+                None => return Ok((None, format!("{what}: kernels of aorta, {time} when they were chosen"))),
+                Some(engine) => {
+                    if let Ok(engine) = self.compiled(operation, engine) {
+                        let note = format!("{what}: an engine of {library}, {time} when it was chosen");
+                        return Ok((Some(engine), note));
+                    }
+                }
+            }
+        }
+        let (term, workspace) = (work.term(), self.workspaces[uses[0].lane as usize].1);
+        let found = match self.api.engines(work, workspace, self.candidates, None) {
+            Ok(found) => found,
+            Err(why) => return Ok((None, format!("{what}: kernels of aorta, since {library} has no {term}: {why}"))),
+        };
+        let issue = |engine: Option<&A::Engine>, number, stream| self.issue_use(operation, engine, number, stream);
+        let lanes = uses.iter().map(|one| one.lane).collect();
+        let fastest = self.fastest(&Trial { what, library, term, lanes, flops: work.flops(), issue: &issue }, found)?;
+        if let Some(time) = fastest.time {
+            let choice = EngineNumber::choice(fastest.candidate.as_ref().map(A::engine_number), time);
+            disk_cache::store(stored.as_deref(), &choice.packed());
+        }
+        Ok((fastest.candidate, fastest.note))
+    }
+
+    /// Compiles an engine for an operation, and runs it once with the operands of the first use.
+    fn compiled(&self, operation: &LibraryOperation, engine: EngineNumber) -> Call<A::Engine> {
+        let lane = operation.uses[0].lane as usize;
+        let mut found = self.api.engines(&operation.work, self.workspaces[lane].1, 1, Some(engine))?;
+        let engine = found.pop().ok_or_else(|| Fault::new("engines", "the library has no engine"))?;
+        self.issue_use(operation, Some(&engine), 0, self.streams[lane])?;
+        self.api.synchronize()?;
+        Ok(engine)
+    }
+
+    /// Issues one use of an operation by an engine, or by the kernels if `engine` is `None`.
+    fn issue_use(
+        &self,
+        operation: &LibraryOperation,
+        engine: Option<&A::Engine>,
+        number: usize,
+        stream: Stream,
+    ) -> Call {
+        let LibraryUse { calls, lane, kernels: (first, end) } = &operation.uses[number];
+        let workspace = self.workspaces[*lane as usize];
+        match engine {
+            Some(engine) => calls.iter().try_for_each(|operands| {
+                // SAFETY: the operands are the operation's own, in memory that nothing else uses now.
+                unsafe { self.api.run_engine(engine, operands, workspace, stream) }
+            }),
+            None => self.alternatives[*first as usize..*end as usize]
+                .iter()
+                .try_for_each(|kernel| self.kernel(kernel, stream)),
+        }
+    }
+}
+
+fn describe_convolution(conv: &Conv) -> String {
+    let [x, w, y] = &conv.tensors;
+    let order = if conv.deterministic { "" } else { ", not deterministic" };
+    let dtype = format!("{}{order}", conv.arithmetic.name());
+    match conv.form {
+        ConvForm::Forward => format!("{} with {} {dtype}", x.dims, w.dims),
+        ConvForm::Transposed => format!("{} with {}, transposed, {dtype}", y.dims, w.dims),
+        ConvForm::Weights => format!("of weights {} from {} {dtype}", w.dims, x.dims),
+    }
+}
+
+fn describe_attention(attention: &FusedAttention) -> String {
+    let [q, k] = [0, 1].map(|place| attention.tensor(place));
+    let name = match attention.form {
+        AttentionForm::Forward => "attention",
+        AttentionForm::Backward => "gradients of attention",
+    };
+    let mut batch = q.dims;
+    batch.set(0, q.dims[0] * attention.calls);
+    let mask = match (attention.causal, attention.window) {
+        (false, _) => String::new(),
+        (true, 0) => ", causal".to_owned(),
+        (true, window) => format!(", causal, window {window}"),
+    };
+    let bias = attention.bias().map_or(String::new(), |place| format!(", bias {}", attention.tensor(place).dims));
+    let sums = if attention.deterministic { "" } else { ", not deterministic" };
+    format!("{name} {batch} over {} heads of {} keys {}{mask}{bias}{sums}", k.dims[1], k.dims[2], q.dtype)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_keeps_its_engine() {
+        for engine in
+            [None, Some(EngineNumber { form: 0, number: 0 }), Some(EngineNumber { form: 1, number: u32::MAX - 1 })]
+        {
+            assert_eq!(EngineNumber::of_choice(EngineNumber::choice(engine, Nanos(7))), engine);
+        }
+    }
+}
