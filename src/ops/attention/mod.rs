@@ -17,6 +17,8 @@ mod reference;
 mod sequences_text;
 mod shape;
 mod text;
+mod tiles;
+mod wide_text;
 
 use super::occupancy::WARP;
 use super::*;
@@ -85,7 +87,10 @@ impl Attention {
     fn composed(self, spec: &Spec) -> Option<Composed<'_>> {
         let has_tiles = match self.is_backward() {
             true => backward_kernel::BackwardPartition::of(spec).has_tiles(),
-            false => kernel::ForwardPartition::of(spec).has_tiles(),
+            false => {
+                let partition = kernel::ForwardPartition::of(spec);
+                partition.has_tiles() && !partition.is_wide()
+            }
         };
         let widest = spec.inputs[..3].iter().filter_map(|one| one.dims.last()).max();
         let by_library =
