@@ -57,6 +57,8 @@ const PER_MERGE: u64 = 30;
 
 /// Throughput of the products of these kernels divided by that of the library's products: the tiles of the kernels are smaller.
 const RATE: f64 = 0.8;
+/// The same for wide heads, whose warps multiply, weigh and load one after the other.
+const WIDE_RATE: f64 = 0.52;
 
 /// Time in ns of one block on an SM of an H100: per operation of its products, per instruction that it issues, and per instruction of one
 /// of its threads.
@@ -73,7 +75,7 @@ const CLUSTER_EXCHANGES: f64 = 24.0;
 
 /// Division of the work of the forward kernel among thread blocks.
 pub struct ForwardPartition {
-    shape: Shape,
+    pub shape: Shape,
     /// Tiles of the matrix units; `None` for the kernel without them, which has 32 threads for each row.
     tiles: Option<Tiles>,
     /// Number of heads whose queries are the rows of one index of the geometry.
@@ -122,7 +124,17 @@ impl ForwardPartition {
         };
         let keys = if block_rows == MANY_ROWS { [128, 128, others] } else { [64, others, others] };
         let (width, value_width) = (whole_tiles(shape.size), whole_tiles(shape.value_size));
-        let mut tiles = Tiles { rows: block_rows, keys, row_warps, width, value_width, wide, warpgroups: 2 * block_rows == if block_rows == MANY_ROWS { 2 * THREADS } else { THREADS }, splits: 1, cluster: 1 };
+        let mut tiles = Tiles {
+            rows: block_rows,
+            keys,
+            row_warps,
+            width,
+            value_width,
+            wide,
+            warpgroups: 2 * block_rows == if block_rows == MANY_ROWS { 2 * THREADS } else { THREADS },
+            splits: 1,
+            cluster: 1,
+        };
         let blocks = (heads * rows.div_ceil(block_rows)).max(1);
         let wanted = UNITS * tiles.resident();
         // Uses at most as many parts as fill the device once. Blocks with many rows share keys only if they would
@@ -208,8 +220,11 @@ impl ForwardPartition {
                 let of_block = Cost::WHOLE_UNIT.div_ceil(tiles.resident() as u32);
                 let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
                 let scores = self.scores(tiles);
-                multiplied = 2.0 * scores * (tiles.width + tiles.value_width) as f64 / RATE;
-                (of_a_score * scores, of_shared.min(Cost::WHOLE_UNIT).max(of_block), Some(arithmetic))
+                let rate = if tiles.wide { WIDE_RATE } else { RATE };
+                multiplied = 2.0 * scores * (tiles.width + tiles.value_width) as f64 / rate;
+                // Blocks with all columns of wide heads rescale the sums after each tile.
+                let rescaled = if tiles.wide { tiles.value_width as f64 / tiles.keys[0] as f64 } else { 0.0 };
+                ((of_a_score + rescaled) * scores, of_shared.min(Cost::WHOLE_UNIT).max(of_block), Some(arithmetic))
             }
             // Each thread multiplies its elements; shuffles sum the results over 32 threads. Every row reads the keys and values.
             None => (pairs * (elements + WARP as f64 * 16.0), share(THREADS), None),

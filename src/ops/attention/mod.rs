@@ -85,17 +85,21 @@ impl Attention {
     /// Returns the library's matrix products for an attention; `None` if kernels or the library's fused attention
     /// compute it.
     fn composed(self, spec: &Spec) -> Option<Composed<'_>> {
-        let has_tiles = match self.is_backward() {
-            true => backward_kernel::BackwardPartition::of(spec).has_tiles(),
-            false => {
-                let partition = kernel::ForwardPartition::of(spec);
-                partition.has_tiles() && !partition.is_wide()
-            }
-        };
-        let widest = spec.inputs[..3].iter().filter_map(|one| one.dims.last()).max();
-        let by_library =
-            widest.is_some_and(|widest| *widest <= fused::LARGEST_HEAD) && FusedAttention::of(spec).is_some();
-        if has_tiles || by_library { None } else { Composed::of(spec) }
+        if FusedAttention::of(spec).is_some() {
+            return None;
+        }
+        if self.is_backward() {
+            let has_tiles = backward_kernel::BackwardPartition::of(spec).has_tiles();
+            return if has_tiles { None } else { Composed::of(spec) };
+        }
+        let partition = kernel::ForwardPartition::of(spec);
+        if partition.has_tiles() && !partition.is_wide() {
+            return None;
+        }
+        let composed = Composed::of(spec)?;
+        let products = || cost::of_products(spec, &partition.shape, &composed.launches());
+        (!partition.is_wide() || cost::total_time(&products()) < cost::total_time(&partition.costs(spec)))
+            .then_some(composed)
     }
 
     /// Returns the cost of each kernel of this folder, or of all together.

@@ -20,7 +20,7 @@ pub const MEMORY: &str = r#"#if WARPGROUPS
   u16* slices = (u16*)memory;
   Tile<BM, 64> tile_p = {slices + STAGES * SLICE};
 #endif
-  f32 (*tops)[BM] = (f32 (*)[BM])(tile_p.at + BM * 64);
+  f32 (*exchanged)[BM] = (f32 (*)[BM])(tile_p.at + BM * 64);
 "#;
 
 /// Sums of a block in [`MEMORY`].
@@ -31,15 +31,15 @@ pub const LOOP: &str = r#"  // Writes the largest score of each row among the ke
   auto compare = [&]() {
     EACH_ROW {
       f32 largest = largest_of(m, h);
-      if (lane_column(0) == 0) tops[key_warp][own_row + m * 16 + lane_row(h)] = largest;
+      if (lane_column(0) == 0) exchanged[key_warp][own_row + m * 16 + lane_row(h)] = largest;
     }
   };
   // Writes the weights, and rescales the sums.
   auto weigh_all = [&]() {
     EACH_ROW {
       u32 row = own_row + m * 16 + lane_row(h);
-      f32 largest = tops[0][row];
-      EACH_TILE(w, KEY_WARPS) largest = fmaxf(largest, tops[w][row]);
+      f32 largest = exchanged[0][row];
+      EACH_TILE(w, KEY_WARPS) largest = fmaxf(largest, exchanged[w][row]);
       f32 shrink = weigh(m, h, largest);
       EACH_TILE(n, NT) EACH_TILE(j, 2)
         *(u32*)tile_p.element(row, own_key + n * 16 + lane_column(2 * j)) =
@@ -74,7 +74,7 @@ pub const LOOP: &str = r#"  // Writes the largest score of each row among the ke
       row[pass] = key < keys ? from + (i64)key * steps.query : (const T*)0;
 #endif
     }
-#pragma unroll
+#pragma unroll (PACKS ? 16 : 1)
     for (int part = 0; part < parts; part++) EACH_TILE(pass, PASSES) {
       Tile<BN, 64> tile = {to + part * (BN * 64)};
       load_pack<PACKS>(tile.chunk(pass * PASS + own_copy, own_column), row[pass], part * 64 + own_column, width, steps.element);
@@ -137,6 +137,33 @@ pub const LOOP: &str = r#"  // Writes the largest score of each row among the ke
   }
 #else
   u32 stage = 0;
+#if PAGED
+  // Addresses of the keys and values of two tiles. A thread looks a key up, a tile before the others copy its elements.
+  static_assert(BN <= THREADS, "a thread for each key");
+  __shared__ const T* rows_of_tile[2][2][BN];
+  const T *next_key, *next_value;
+  auto look_up = [&](u32 start) {
+    const bool own = threadIdx.x < BN && start < high;
+    next_key = own ? row_of_key(k, start + threadIdx.x, sk.query, k_page) : (const T*)0;
+    next_value = own ? row_of_key(v, start + threadIdx.x, sv.query, v_page) : (const T*)0;
+  };
+  auto note = [&](u32 start) {
+    if (threadIdx.x >= BN) return;
+    rows_of_tile[start / BN % 2][0][threadIdx.x] = next_key;
+    rows_of_tile[start / BN % 2][1][threadIdx.x] = next_value;
+  };
+  look_up(low);
+  note(low);
+  look_up(low + BN);
+  __syncthreads();
+#endif
+  auto row_of = [&](u32 start, u32 r, int which, const T* from, const Steps& steps) {
+#if PAGED
+    return rows_of_tile[start / BN % 2][which][r];
+#else
+    return start + r < keys ? from + (i64)(start + r) * steps.query : (const T*)0;
+#endif
+  };
   auto load_slice = [&](u32 start, u32 slice, u32 to_stage) {
     if (slice >= SLICES) {
       slice -= SLICES;
@@ -144,16 +171,6 @@ pub const LOOP: &str = r#"  // Writes the largest score of each row among the ke
     }
     if (start >= high) return;
     u16* to = slices + to_stage * SLICE;
-    auto row_of = [&](const T* from, u32 key, const Steps& steps, u64 page) {
-#if PAGED
-      return row_of_key(from, key, steps.query, page);
-#else
-      return key < keys ? from + (i64)key * steps.query : (const T*)0;
-#endif
-    };
-#if !PAGED
-    const u64 k_page = 0, v_page = 0;
-#endif
     if (slice < PARTS) {
       u32 first = slice * 64;
       auto part_of_q = [&](u32 r) {
@@ -161,7 +178,7 @@ pub const LOOP: &str = r#"  // Writes the largest score of each row among the ke
         return from ? from + first * sq.element : from;
       };
       auto part_of_k = [&](u32 r) {
-        const T* from = row_of(k, start + r, sk, k_page);
+        const T* from = row_of(start, r, 0, k, sk);
         return from ? from + first * sk.element : from;
       };
       load_rows<THREADS, PACKS, BM, 64, T>(Tile<BM, 64>{to}, part_of_q, left_of(d, first), sq.element);
@@ -169,7 +186,7 @@ pub const LOOP: &str = r#"  // Writes the largest score of each row among the ke
     } else {
       u32 first = (slice - PARTS) * 128;
       auto part_of_v = [&](u32 r) {
-        const T* from = row_of(v, start + r, sv, v_page);
+        const T* from = row_of(start, r, 1, v, sv);
         return from ? from + first * sv.element : from;
       };
       load_rows<THREADS, PACKS, BN, 128, T>(Tile<BN, 128>{to}, part_of_v, left_of(dv, first), sv.element);
@@ -186,12 +203,16 @@ pub const LOOP: &str = r#"  // Writes the largest score of each row among the ke
     stage = (stage + 1) % STAGES;
     return own;
   };
-  static_assert(STAGES - 1 <= SLICES, "slices of at most two tiles");
+  static_assert(STAGES - 1 < SLICES, "slices ahead are of at most two tiles");
   EACH_TILE(s, STAGES - 1) {
     load_slice(low, s, s);
     loads_issued();
   }
   for (u32 start = low; start < high; start += BN) {
+#if PAGED
+    note(start + BN);
+    look_up(start + 2 * BN);
+#endif
     EACH_TILE(m, MT) EACH_TILE(n, NT) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) score[m][n].at[h][i] = 0;
 #pragma unroll 1
     for (u32 part = 0; part < PARTS; part++) {
@@ -228,10 +249,10 @@ pub const LOOP: &str = r#"  // Writes the largest score of each row among the ke
   // Each warp has the weights of its keys.
   EACH_ROW total[m][h] = across_row(total[m][h], Total());
   __syncthreads();
-  EACH_ROW if (lane_column(0) == 0) tops[key_warp][own_row + m * 16 + lane_row(h)] = total[m][h];
+  EACH_ROW if (lane_column(0) == 0) exchanged[key_warp][own_row + m * 16 + lane_row(h)] = total[m][h];
   __syncthreads();
   EACH_ROW {
     total[m][h] = 0;
-    EACH_TILE(w, KEY_WARPS) total[m][h] += tops[w][own_row + m * 16 + lane_row(h)];
+    EACH_TILE(w, KEY_WARPS) total[m][h] += exchanged[w][own_row + m * 16 + lane_row(h)];
   }
 "#;
