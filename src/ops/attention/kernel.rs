@@ -57,14 +57,14 @@ const PER_MERGE: u64 = 30;
 
 /// Throughput of the products of these kernels divided by that of the library's products: the tiles of the kernels are smaller.
 const RATE: f64 = 0.8;
-/// The same for wide heads, whose warps multiply, weigh and load one after the other.
-const WIDE_RATE: f64 = 0.52;
 
 /// Time in ns of one block on an SM of an H100: per operation of its products, per instruction that it issues, and per instruction of one
 /// of its threads.
 const PER_OPERATION: f64 = 1.0 / 5454.0;
 const PER_ISSUE: f64 = 1.0 / 182.0;
 const PER_STEP: f64 = 1.1;
+/// Bytes per ns that an SM of an H100 reads from the L2 cache.
+const CACHE_RATE: f64 = 45.0;
 /// Time in ns for which a thread waits for memory.
 const WAIT: f64 = 342.0;
 
@@ -220,7 +220,7 @@ impl ForwardPartition {
                 let of_block = Cost::WHOLE_UNIT.div_ceil(tiles.resident() as u32);
                 let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
                 let scores = self.scores(tiles);
-                let rate = if tiles.wide { WIDE_RATE } else { RATE };
+                let rate = if tiles.wide { tiles.wide_rate() } else { RATE };
                 multiplied = 2.0 * scores * (tiles.width + tiles.value_width) as f64 / rate;
                 // Blocks with all columns of wide heads rescale the sums after each tile.
                 let rescaled = if tiles.wide { tiles.value_width as f64 / tiles.keys[0] as f64 } else { 0.0 };
@@ -280,6 +280,9 @@ impl ForwardPartition {
         let issued = PER_SCORE * scores * (PER_ISSUE + PER_STEP / tiles.threads() as f64);
         let of_tile = (1.0 - (multiplied + issued) / WAIT).max(0.0);
         let of_pages = if self.shape.page.is_some() { PAGE_WAITS } else { 0.0 };
+        if tiles.wide {
+            return 2.0 + of_pages + tiles.edge_bytes() as f64 / (CACHE_RATE * WAIT);
+        }
         2.0 + of_pages + of_tile * self.of_block(tiles)
     }
 

@@ -72,11 +72,11 @@ pub const TILES: &str = r#"
 #define NT (BN / 16 / KEY_WARPS)
 // In wide heads, warps divide the columns of the sums instead of the keys.
 #if WIDE
-#define JOINED_WARPS 1
+#define JOINS 0
 #define SUM_TILES (VALUE_WIDTH / 16 / KEY_WARPS)
 #define SUM_COLUMN(n) ((WARPGROUPS ? key_warp * SUM_TILES + n : n * KEY_WARPS + key_warp) * 16)
 #else
-#define JOINED_WARPS KEY_WARPS
+#define JOINS (KEY_WARPS > 1 || CLUSTER > 1)
 #define SUM_TILES (VALUE_WIDTH / 16)
 #define SUM_COLUMN(n) (n * 16)
 #endif
@@ -390,30 +390,29 @@ pub const LOOP: &str = r#"#if WARPGROUPS
 
 /// Results of a block from its sums.
 pub const RESULTS: &str = r#"  // Joins the results of warps with different keys, and of the blocks of a cluster, in shared memory.
-#if JOINED_WARPS > 1 || CLUSTER > 1
+#if JOINS
   typedef Pack<f32, 4> Four;
   const u32 SUM_STRIDE = VALUE_WIDTH + 8, FOURS = VALUE_WIDTH / 4;
   f32 (*tops)[BM] = (f32 (*)[BM])memory;
-  f32 (*totals)[BM] = tops + JOINED_WARPS;
-  f32* joined = (f32*)(totals + JOINED_WARPS);
+  f32 (*totals)[BM] = tops + KEY_WARPS;
+  f32* joined = (f32*)(totals + KEY_WARPS);
   f32 (*sums)[BM][SUM_STRIDE] = (f32 (*)[BM][SUM_STRIDE])(joined + 2 * BM);
   __syncthreads();
   EACH_ROW {
     u32 row = own_row + m * 16 + lane_row(h);
-    if (lane_column(0) == 0 && key_warp < JOINED_WARPS) {
+    if (lane_column(0) == 0) {
       tops[key_warp][row] = top[m][h] == LOWEST ? LOWEST : top[m][h] * scale;
       totals[key_warp][row] = total[m][h];
     }
-    EACH_TILE(n, SUM_TILES) EACH_TILE(i, 4)
-      sums[WIDE ? 0 : key_warp][row][SUM_COLUMN(n) + lane_column(i)] = sum[m][n].at[h][i];
+    EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sums[key_warp][row][n * 16 + lane_column(i)] = sum[m][n].at[h][i];
   }
   __syncthreads();
   // The factor of each warp's sums replaces its largest score.
   if (threadIdx.x < BM) {
     u32 r = threadIdx.x;
     f32 largest = LOWEST, all = 0;
-    EACH_TILE(w, JOINED_WARPS) largest = fmaxf(largest, tops[w][r]);
-    EACH_TILE(w, JOINED_WARPS) {
+    EACH_TILE(w, KEY_WARPS) largest = fmaxf(largest, tops[w][r]);
+    EACH_TILE(w, KEY_WARPS) {
       tops[w][r] = exp2_fast(tops[w][r] - (largest == LOWEST ? 0 : largest));
       all += totals[w][r] * tops[w][r];
     }
@@ -450,7 +449,7 @@ pub const RESULTS: &str = r#"  // Joins the results of warps with different keys
   for (u32 e = threadIdx.x; e < present; e += THREADS) {
     u32 r = e / FOURS, column = e % FOURS * 4;
     Four value = {};
-    EACH_TILE(w, JOINED_WARPS) {
+    EACH_TILE(w, KEY_WARPS) {
       Four of_warp = *(const Four*)&sums[w][r][column];
       EACH_TILE(i, 4) value.at[i] += of_warp.at[i] * tops[w][r];
     }

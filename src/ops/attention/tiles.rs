@@ -21,16 +21,12 @@ const SLICE: u64 = 64;
 /// Specifications per Compute Capability").
 const BLOCK_SHARED: u64 = 227 << 10;
 
-/// Operations of wide heads per ns of an SM, and bytes per ns of the device's memory, of an H100.
-const OPERATIONS: u64 = 2550;
-const BANDWIDTH: u64 = 2970;
+/// Operations of the library's products per ns of an SM, and bytes per ns of the device's memory, of an H100.
+const OPERATIONS: f64 = 5454.0;
+const BANDWIDTH: f64 = 2970.0;
 
-/// Number of SMs of which each group of a device has at least as many, and within which clusters start.
-const GROUP_UNITS: u64 = 16;
-
-/// Time in ns of a kernel that merges parts, without that of their bytes, and of the exchanges of a cluster.
-const MERGE: u64 = 3000;
-const JOIN: u64 = 2500;
+/// Time in ns of a kernel that merges parts, without that of their bytes.
+const MERGE: f64 = 3000.0;
 
 /// Tiles of keys that a block could have loaded while it loads its queries and stores its sums.
 const EDGE: u64 = 2;
@@ -79,9 +75,7 @@ impl Tiles {
             let whole = SLICE * (self.rows * parts + self.keys[0] * (parts + value_parts));
             let weights = self.rows * SLICE;
             let largest = 4 * self.rows * (self.threads() / WARP / self.row_warps[0]);
-            let multiplied = 2 * (weights + if self.warpgroups { whole.max(slices) } else { slices }) + largest;
-            let joined = if self.cluster > 1 { 4 * self.rows * (self.value_width + 8 + 4) } else { 0 };
-            return multiplied.max(joined);
+            return 2 * (weights + if self.warpgroups { whole.max(slices) } else { slices }) + largest;
         }
         let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
         let whole = |width: u64| width.next_multiple_of(64);
@@ -125,30 +119,39 @@ impl Tiles {
         tiles.warpgroups = rows == 64 && fitting.is_some();
         tiles.keys[0] = fitting.filter(|_| tiles.warpgroups).unwrap_or(64);
         if shape.sequences.is_none() {
-            (tiles.splits, tiles.cluster) = tiles.fastest_division(shape, blocks);
+            tiles.splits = tiles.fastest_splits(shape, blocks);
         }
         tiles
     }
 
-    /// Returns the number of parts of the keys, and of the blocks of a cluster that join theirs, for which all blocks take the least
-    /// time, by the waves of their products and by the bytes that they move.
-    fn fastest_division(&self, shape: &Shape, blocks: u64) -> (u64, u64) {
+    /// Throughput of the products of a wide head divided by that of the library's products, since warps multiply, weigh and load one
+    /// after the other.
+    pub fn wide_rate(&self) -> f64 {
+        if self.warpgroups { 0.52 } else { 0.16 }
+    }
+
+    /// Bytes that a block of a wide head moves while it multiplies nothing: its queries, the first tile, and its sums.
+    pub fn edge_bytes(&self) -> u64 {
+        let stored = if self.splits > 1 { 4 } else { 2 };
+        2 * (self.rows * self.width + self.keys[0] * (self.width + self.value_width))
+            + stored * self.rows * self.value_width
+    }
+
+    /// Returns the number of parts of the keys for which blocks take the least time, by the waves of their products and by the bytes
+    /// that they move. The result of a part is written and read once.
+    fn fastest_splits(&self, shape: &Shape, blocks: u64) -> u64 {
         let keys = self.keys[1];
         let all = shape.keys.div_ceil(keys).max(1);
-        let of_tile = 2 * self.rows * keys * (self.width + self.value_width) / OPERATIONS;
+        let flops = 2 * self.rows * keys * (self.width + self.value_width);
+        let of_tile = flops as f64 / (OPERATIONS * self.wide_rate());
         let heads = shape.batch * shape.heads;
         let loaded = heads / shape.group * shape.keys * (shape.size + shape.value_size) * 2;
-        // The result of a part is written and read once.
         let stored = heads * shape.queries * shape.value_size * 8;
-        let time = |&(splits, cluster): &(u64, u64)| {
-            let units = if cluster > 1 { UNITS / GROUP_UNITS * GROUP_UNITS } else { UNITS };
-            let computed = (blocks * splits).div_ceil(units) * (all.div_ceil(splits) + EDGE) * of_tile;
-            let parts = splits / cluster;
-            let (merged, moved) = if parts > 1 { (MERGE, parts * stored) } else { (0, 0) };
-            computed.max((loaded + moved) / BANDWIDTH) + merged + if cluster > 1 { JOIN } else { 0 }
+        let time = |splits: u64| {
+            let computed = ((blocks * splits).div_ceil(UNITS) * (all.div_ceil(splits) + EDGE)) as f64 * of_tile;
+            let (merged, moved) = if splits > 1 { (MERGE, splits * stored) } else { (0.0, 0) };
+            computed.max((loaded + moved) as f64 / BANDWIDTH) + merged
         };
-        let of_cluster =
-            |cluster: u64| (1..=all.min(MAX_SPLITS) / cluster).map(move |parts| (parts * cluster, cluster));
-        [1, 2, 4].into_iter().flat_map(of_cluster).min_by_key(time).unwrap_or((1, 1))
+        (1..=all.min(MAX_SPLITS)).min_by(|&one, &other| time(one).total_cmp(&time(other))).unwrap_or(1)
     }
 }
