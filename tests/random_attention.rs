@@ -270,7 +270,7 @@ fn attention_of_heads_that_share_keys() {
     file.check();
 }
 
-/// Heads of 16-bit elements that are too wide for tiles, and other types, are computed by products of the library.
+/// Wide heads and types without tiles are computed by products of the library, or by a kernel with `fused`.
 #[test]
 fn attention_by_products() {
     let mut file = File::new(21);

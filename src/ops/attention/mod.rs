@@ -347,7 +347,7 @@ mod tests {
             Spec::new(&Attention::Forward, attrs, vec![q, k, k], vec![q, lse])
         };
         let mut stores = [false; 2];
-        // Few queries whose blocks share keys, wide heads that products compute, and many queries.
+        // Few queries whose blocks share keys, wide heads, and many queries.
         for spec in [spec(32, 8, 16, 4096, 128), spec(128, 1, 1, 4096, 576), spec(16, 16, 1024, 1024, 64)] {
             let cost = spec.cost();
             assert_eq!(cost.bytes(), Spec::bytes_of(&spec.inputs).total() + Spec::bytes_of(&spec.outputs).total());
