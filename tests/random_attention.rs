@@ -218,10 +218,13 @@ fn attention_over_pages() {
         // One case has enough keys to be shared by blocks.
         let (blocks, page, columns, queries) = match case {
             0 => (9, 64, 20, 1),
+            1 => (5, 16, 7, 2),
             _ => (1 + file.below(9), file.pick(&[1, 3, 16]), file.pick(&[1, 4, 7]), file.pick(&[1, 2, 33])),
         };
         let heads = [1 + file.below(2), file.pick(&[1, 2, 5])];
         let widths = [file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40])];
+        // Warps divide the columns of one case.
+        let (dtype, heads, widths) = if case == 1 { ("bf16", [1, 5], [300, 264]) } else { (dtype, heads, widths) };
         let sizes = Sizes { lead: [&[sequences], &[blocks]], heads, positions: [queries, page], widths };
         let attention = Attention::draw(&mut file, dtype, &sizes, &OPTIONS);
         let [index, kind] = [file.pick(&["i32", "i64"]), file.pick(&["i32", "i64"])];
@@ -267,7 +270,7 @@ fn attention_of_heads_that_share_keys() {
     file.check();
 }
 
-/// Heads of 16-bit elements that are too wide for tiles, and other types, are computed by products of the library.
+/// Wide heads and types without tiles are computed by products of the library, or by a kernel with `fused`.
 #[test]
 fn attention_by_products() {
     let mut file = File::new(21);
@@ -278,7 +281,7 @@ fn attention_by_products() {
         let positions = [file.pick(&[16, 17, 30]), file.pick(&[1, 16, 41])];
         let widths = [file.pick(&[257, 264, 320]), file.pick(&[9, 16, 300])];
         let sizes = Sizes { lead: [&[batch], &[batch]], heads, positions, widths };
-        let options = ["", ", causal: true", ", causal: true, window: 7", ", scale: 0.1"];
+        let options = ["", ", causal: true", ", causal: true, window: 7", ", scale: 0.1", ", algorithm: fused"];
         let attention = Attention::draw(&mut file, dtype, &sizes, &options);
         let label = format!("w{case}");
         if file.below(2) == 0 {

@@ -279,6 +279,21 @@ template <typename T> __device__ inline Pack<u16, 8> neighbours(const T* row, u3
     if (i >= count) words.elements.at[i] = 0;
   return words.elements;
 }
+// Copies eight elements of a row of `width` from `column` on; zeros behind its end, or if `row` is null.
+template <bool PACKS, typename T> __device__ inline void load_pack(u16* to, const T* row, u32 column, u32 width, i64 step) {
+  if (PACKS) {
+    load_chunk(to, row + column, row && column < width);
+    return;
+  }
+  Pack<u16, 8> pack = {};
+  if (step == 1) {
+    if (row && column < width) pack = neighbours(row, column, width);
+  } else {
+#pragma unroll
+    for (u32 i = 0; i < 8; i++) pack.at[i] = row && column + i < width ? row[(i64)(column + i) * step].bits : 0;
+  }
+  *(Pack<u16, 8>*)to = pack;
+}
 // `row(r)` is the address of row `r` of the tile, or null for a missing row. Elements from `width` on are zero.
 template <int THREADS, bool PACKS, int ROWS, int WIDTH, typename T, typename F>
 __device__ inline void load_rows(const Tile<ROWS, WIDTH>& tile, F row, u32 width, i64 step) {
@@ -294,19 +309,7 @@ __device__ inline void load_rows(const Tile<ROWS, WIDTH>& tile, F row, u32 width
   for (int pass = 0; pass < PASSES; pass++) {
     u32 number = pass * THREADS + threadIdx.x, r = number / CHUNKS, column = number % CHUNKS * 8;
     if (ROWS * CHUNKS % THREADS != 0 && number >= ROWS * CHUNKS) break;
-    const T* own = from[pass];
-    if (PACKS) {
-      load_chunk(tile.chunk(r, column), own + column, own && column < width);
-    } else {
-      Pack<u16, 8> pack = {};
-      if (step == 1) {
-        if (own && column < width) pack = neighbours(own, column, width);
-      } else {
-#pragma unroll
-        for (u32 i = 0; i < 8; i++) pack.at[i] = own && column + i < width ? own[(i64)(column + i) * step].bits : 0;
-      }
-      *(Pack<u16, 8>*)tile.chunk(r, column) = pack;
-    }
+    load_pack<PACKS>(tile.chunk(r, column), from[pass], column, width, step);
   }
 }
 // Does the same for rows with a stride of `stride` elements, of which the first `rows` exist.

@@ -1,7 +1,7 @@
 //! Attention as matrix products of the vendor's library, with the scores of some heads in the workspace.
 //!
-//! `attention` and its gradients use these products for `f32`, `f64` and heads of more than 256 elements, for which
-//! neither the tiled kernels of this folder nor the library's fused attention exist.
+//! `attention` and its gradients use these products for `f32`, `f64` and heads of more than 256 elements, for which the
+//! library has no fused attention. In 16-bit types, they compete with the kernel for heads of up to 1024 elements.
 
 use super::super::cost::{Tiling, Traffic};
 use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u64_param};

@@ -143,7 +143,7 @@ fn seeing(shape: &Shape, first: u64, last: u64) -> std::ops::Range<u64> {
 pub fn cheaper(spec: &Spec, shape: &Shape, own: Vec<Cost>) -> Cost {
     let library = FusedAttention::of(spec).map(|fused| library(spec, shape, &fused));
     match library {
-        Some(cost) if time(&cost) < own.iter().map(time).sum() => cost,
+        Some(cost) if time(&cost) < total_time(&own) => cost,
         // The cost of a single launch stands for those of all kernels.
         Some(_) if own.len() > 1 => {
             let has_work = |cost: &&Cost| cost.bytes() + cost.scratch.total() > 0;
@@ -154,6 +154,11 @@ pub fn cheaper(spec: &Spec, shape: &Shape, own: Vec<Cost>) -> Cost {
         }
         _ => own.into_iter().sum(),
     }
+}
+
+/// Time of kernels that run one after the other, in ns on an H100.
+pub fn total_time(costs: &[Cost]) -> f64 {
+    costs.iter().map(time).sum()
 }
 
 /// Time of kernels in ns on an H100.

@@ -7,7 +7,7 @@ use super::*;
 const MAX_SCRATCH: u64 = 2 << 30;
 
 /// Largest head dimension for which the library is used: cuDNN 9 computes gradients up to it on Hopper.
-pub const LARGEST_HEAD: u64 = 256;
+const LARGEST_HEAD: u64 = 256;
 
 /// Whether the type of the queries and the option `algorithm` permit the library.
 pub fn may_take(spec: &Spec) -> bool {
@@ -31,7 +31,8 @@ impl FusedAttention {
         };
         let shape = Shape::of(spec);
         let (dtype, rank) = (spec.inputs[0].dtype, spec.inputs[0].dims.len());
-        if !may_take(spec) || shape.pairs() == 0.0 || shape.value_size == 0 {
+        let widest = shape.size.max(shape.value_size);
+        if !may_take(spec) || widest > LARGEST_HEAD || shape.pairs() == 0.0 || shape.value_size == 0 {
             return None;
         }
         // Queries before the first key attend to nothing, and the library does not define their result.

@@ -8,13 +8,14 @@ use super::super::occupancy::{LARGEST_CLUSTER, UNIT_SHARED, UNITS, share};
 use super::super::warpgroups;
 use super::cost::{PER_BIAS, Tiles as Visited};
 use super::shape::{Axes, bias};
+use super::tiles::{Tiles, WIDE_STAGES, WIDEST};
 use super::*;
 
 /// Threads of a block with fewer than [`MANY_ROWS`] rows: four warps of 32 threads, or two of 64. A block with
 /// [`MANY_ROWS`] rows has twice as many.
-const THREADS: u64 = 128;
+pub const THREADS: u64 = 128;
 /// Rows of the largest blocks.
-const MANY_ROWS: u64 = 128;
+pub const MANY_ROWS: u64 = 128;
 
 /// Largest head dimension of the kernel for matrix units, which holds tiles of keys and values in shared memory.
 const LARGEST_TILE: u64 = 256;
@@ -27,7 +28,7 @@ const MIN_KEYS: u64 = 128;
 const MIN_KEYS_SMALL: u64 = 64;
 
 /// Maximum number of blocks that share the keys of a row, before the number is rounded to whole clusters.
-const MAX_SPLITS: u64 = 256;
+pub const MAX_SPLITS: u64 = 256;
 
 /// Maximum number of tiles per block for which blocks form a cluster. With more, a second kernel that joins the results
 /// is faster: a cluster starts only when there is room for all of its blocks, and clusters do not fill the device.
@@ -38,12 +39,12 @@ const MANY_PARTS: u64 = 9;
 
 /// Number of tiles of keys and values that shared memory holds on devices with asynchronous loads: one is multiplied
 /// while the others are loaded.
-const STAGES: u64 = 2;
+pub const STAGES: u64 = 2;
 
 /// Number of blocks with fewer than [`MANY_ROWS`] rows that a compute unit shall hold; the keys are divided into enough
 /// parts for them. With [`MANY_ROWS`] it is one. More blocks would fit with at most [`SMALL_ROWS`], but two load as
 /// much as the memory provides, and clusters need room.
-const RESIDENT: u64 = 2;
+pub const RESIDENT: u64 = 2;
 /// Maximum number of rows of a block for which keys are divided even if the blocks fill the device.
 const SMALL_ROWS: u64 = 32;
 
@@ -62,6 +63,8 @@ const RATE: f64 = 0.8;
 const PER_OPERATION: f64 = 1.0 / 5454.0;
 const PER_ISSUE: f64 = 1.0 / 182.0;
 const PER_STEP: f64 = 1.1;
+/// Bytes per ns that an SM of an H100 reads from the L2 cache.
+const CACHE_RATE: f64 = 45.0;
 /// Time in ns for which a thread waits for memory.
 const WAIT: f64 = 342.0;
 
@@ -72,67 +75,11 @@ const CLUSTER_EXCHANGES: f64 = 24.0;
 
 /// Division of the work of the forward kernel among thread blocks.
 pub struct ForwardPartition {
-    shape: Shape,
+    pub shape: Shape,
     /// Tiles of the matrix units; `None` for the kernel without them, which has 32 threads for each row.
     tiles: Option<Tiles>,
     /// Number of heads whose queries are the rows of one index of the geometry.
     together: u64,
-}
-
-/// Sizes of the tiles of a block.
-struct Tiles {
-    /// Number of rows: queries of one or several heads.
-    rows: u64,
-    /// Keys per tile: with `wgmma`, with `mma`, and on devices without NVIDIA's matrix instructions.
-    keys: [u64; 3],
-    /// Number of warps that divide the rows: with `mma`, and on devices without it. The other warps divide the keys of
-    /// a tile.
-    row_warps: [u64; 2],
-    /// Head dimension of queries and keys, rounded up to whole tiles.
-    width: u64,
-    /// Head dimension of values, rounded up to whole tiles.
-    value_width: u64,
-    /// Number of blocks that share the keys of a row; 1 if a block processes all of them.
-    splits: u64,
-    /// Number of those blocks that form a cluster and join their results in shared memory, on devices with clusters.
-    cluster: u64,
-}
-
-impl Tiles {
-    /// Number of threads of a block.
-    fn threads(&self) -> u64 {
-        if self.rows == MANY_ROWS { 2 * THREADS } else { THREADS }
-    }
-
-    /// Number of blocks that a compute unit holds at the same time.
-    fn resident(&self) -> u64 {
-        if self.rows == MANY_ROWS { 1 } else { RESIDENT }
-    }
-
-    /// Whether devices with `wgmma` use it for this block: each group of four warps then has 64 rows.
-    fn together(&self) -> bool {
-        2 * self.rows == self.threads()
-    }
-
-    /// Bytes of shared memory of a block, the maximum over all devices. With `wgmma`, the block holds the queries and
-    /// two tiles of keys and values; otherwise the queries and [`STAGES`] tiles or one; at the end, the sums that warps
-    /// with different keys exchange.
-    fn shared(&self) -> u64 {
-        let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
-        let whole = |width: u64| width.next_multiple_of(64);
-        let single = |keys: u64, stages: u64| {
-            2 * (self.rows * row(self.width) + stages * keys * (row(self.width) + row(self.value_width)))
-        };
-        let double =
-            2 * (self.rows * whole(self.width) + 2 * self.keys[0] * (whole(self.width) + whole(self.value_width)));
-        let key_warps = self.threads() / WARP / self.row_warps[0];
-        let joined = match key_warps > 1 || self.cluster > 1 {
-            true => 4 * self.rows * (key_warps * (self.value_width + 10) + 2),
-            false => 0,
-        };
-        let double = if self.together() { double } else { 0 };
-        single(self.keys[1], STAGES).max(single(self.keys[2], 1)).max(joined).max(double)
-    }
 }
 
 impl ForwardPartition {
@@ -141,25 +88,33 @@ impl ForwardPartition {
         let shape = Shape::of(spec);
         let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && spec.attrs.word("algorithm") != NAIVE;
         let widest = shape.size.max(shape.value_size);
-        if !narrow || widest > LARGEST_TILE {
+        if !narrow || widest > WIDEST {
             return ForwardPartition { shape, tiles: None, together: 1 };
         }
-        let wide = widest > LARGEST_TILE / 2;
-        let largest = if wide { 64 } else { MANY_ROWS };
+        let (large, wide) = (widest > LARGEST_TILE / 2, widest > LARGEST_TILE);
+        let largest = match (wide, large) {
+            (true, _) => Tiles::wide_rows(&shape),
+            (_, true) => 64,
+            _ => MANY_ROWS,
+        };
         // If the queries of one head do not fill a block, heads that share its keys are processed together; also if the blocks of
         // all heads then need fewer waves, since the last block of a head is rarely full.
         let waves = |together: u64| {
             let blocks = shape.batch * shape.heads / together * row_blocks(&shape, shape.queries * together, largest);
-            blocks.div_ceil(UNITS * if wide { RESIDENT } else { 1 })
+            blocks.div_ceil(UNITS * if large && !wide { RESIDENT } else { 1 })
         };
         let together = if shape.queries < largest || waves(shape.group) < waves(1) { shape.group } else { 1 };
         let rows = shape.queries * together;
         let heads = shape.batch * shape.heads / together;
+        if wide {
+            let tiles = Tiles::of_wide(&shape, heads * row_blocks(&shape, rows, largest).max(1));
+            return ForwardPartition { tiles: Some(tiles), shape, together };
+        }
         let (block_rows, row_warps) = match rows {
-            0..=16 if !wide => (16, [1, 1]),
+            0..=16 if !large => (16, [1, 1]),
             0..=32 => (32, [2, 2]),
             // Three quarters of the SMs with large blocks are as fast as all of them with small ones.
-            _ if wide || rows <= 64 || heads * rows.div_ceil(MANY_ROWS) * 4 < UNITS * 3 => (64, [4, 4]),
+            _ if large || rows <= 64 || heads * rows.div_ceil(MANY_ROWS) * 4 < UNITS * 3 => (64, [4, 4]),
             _ => (MANY_ROWS, [4, 8]),
         };
         let others = match widest {
@@ -169,7 +124,17 @@ impl ForwardPartition {
         };
         let keys = if block_rows == MANY_ROWS { [128, 128, others] } else { [64, others, others] };
         let (width, value_width) = (whole_tiles(shape.size), whole_tiles(shape.value_size));
-        let mut tiles = Tiles { rows: block_rows, keys, row_warps, width, value_width, splits: 1, cluster: 1 };
+        let mut tiles = Tiles {
+            rows: block_rows,
+            keys,
+            row_warps,
+            width,
+            value_width,
+            wide,
+            warpgroups: 2 * block_rows == if block_rows == MANY_ROWS { 2 * THREADS } else { THREADS },
+            splits: 1,
+            cluster: 1,
+        };
         let blocks = (heads * rows.div_ceil(block_rows)).max(1);
         let wanted = UNITS * tiles.resident();
         // Uses at most as many parts as fill the device once. Blocks with many rows share keys only if they would
@@ -188,6 +153,11 @@ impl ForwardPartition {
             }
         }
         ForwardPartition { tiles: Some(tiles), shape, together }
+    }
+
+    /// Whether warps divide the columns of wide heads.
+    pub fn is_wide(&self) -> bool {
+        self.tiles.as_ref().is_some_and(|tiles| tiles.wide)
     }
 
     /// Whether the kernel multiplies tiles with matrix units.
@@ -250,8 +220,11 @@ impl ForwardPartition {
                 let of_block = Cost::WHOLE_UNIT.div_ceil(tiles.resident() as u32);
                 let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
                 let scores = self.scores(tiles);
-                multiplied = 2.0 * scores * (tiles.width + tiles.value_width) as f64 / RATE;
-                (of_a_score * scores, of_shared.min(Cost::WHOLE_UNIT).max(of_block), Some(arithmetic))
+                let rate = if tiles.wide { tiles.wide_rate() } else { RATE };
+                multiplied = 2.0 * scores * (tiles.width + tiles.value_width) as f64 / rate;
+                // Blocks with all columns of wide heads rescale the sums after each tile.
+                let rescaled = if tiles.wide { tiles.value_width as f64 / tiles.keys[0] as f64 } else { 0.0 };
+                ((of_a_score + rescaled) * scores, of_shared.min(Cost::WHOLE_UNIT).max(of_block), Some(arithmetic))
             }
             // Each thread multiplies its elements; shuffles sum the results over 32 threads. Every row reads the keys and values.
             None => (pairs * (elements + WARP as f64 * 16.0), share(THREADS), None),
@@ -307,6 +280,9 @@ impl ForwardPartition {
         let issued = PER_SCORE * scores * (PER_ISSUE + PER_STEP / tiles.threads() as f64);
         let of_tile = (1.0 - (multiplied + issued) / WAIT).max(0.0);
         let of_pages = if self.shape.page.is_some() { PAGE_WAITS } else { 0.0 };
+        if tiles.wide {
+            return 2.0 + of_pages + tiles.edge_bytes() as f64 / (CACHE_RATE * WAIT);
+        }
         2.0 + of_pages + of_tile * self.of_block(tiles)
     }
 
@@ -457,17 +433,21 @@ impl ForwardPartition {
         ]);
         let packs = spec.inputs[..3].iter().all(|tensor| in_packs(tensor, 8));
         let (dtype, [together, units, others], rows) = (spec.inputs[0].dtype, tiles.keys, tiles.row_warps);
+        // Groups of four warps divide the keys and the columns of wide heads, and read the weights of all.
+        let (divided, weights) = if tiles.wide { (2, Some(false)) } else { (1, None) };
         let before = format!(
             "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
-             #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define UNIT_STAGES {}\n#define CLUSTER_BLOCKS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
+             #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define UNIT_STAGES {}\n#define CLUSTER_BLOCKS {}\n#define WIDE {}\n#define BY_WARPGROUPS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
              #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}{}{}{}",
             mma::FUNCTIONS,
             self.types(spec, tiles.threads()),
             tiles.rows,
             rows[0],
             rows[1],
-            STAGES,
+            if tiles.wide { WIDE_STAGES } else { STAGES },
             tiles.cluster,
+            u32::from(tiles.wide),
+            u32::from(tiles.warpgroups),
             tiles.width,
             tiles.value_width,
             in_packs(&spec.outputs[0], 2),
@@ -478,14 +458,17 @@ impl ForwardPartition {
             text::DEVICES,
             text::TILES,
             warpgroups::functions(&[
-                warpgroups::product("scores_of", dtype, together, Some(false), false),
-                warpgroups::product("values_of", dtype, tiles.value_width, None, true),
+                warpgroups::product("scores_of", dtype, together / divided, Some(false), false),
+                warpgroups::product("values_of", dtype, tiles.value_width / divided, weights, true),
             ]),
         );
+        let (memory, of_tiles) =
+            if tiles.wide { (wide_text::MEMORY, wide_text::LOOP) } else { (text::MEMORY, text::LOOP) };
+        let body = [memory, text::RANGE, of_tiles, text::RESULTS].concat();
         let bytes = tiles.shared() as u32;
         Kernel {
             shared: Shared::AtMost(bytes),
-            ..kernel("attention", &before, &params, text::FORWARD, self.blocks(), tiles.threads() as u32)
+            ..kernel("attention", &before, &params, &body, self.blocks(), tiles.threads() as u32)
         }
     }
 

@@ -17,6 +17,8 @@ mod reference;
 mod sequences_text;
 mod shape;
 mod text;
+mod tiles;
+mod wide_text;
 
 use super::occupancy::WARP;
 use super::*;
@@ -83,14 +85,21 @@ impl Attention {
     /// Returns the library's matrix products for an attention; `None` if kernels or the library's fused attention
     /// compute it.
     fn composed(self, spec: &Spec) -> Option<Composed<'_>> {
-        let has_tiles = match self.is_backward() {
-            true => backward_kernel::BackwardPartition::of(spec).has_tiles(),
-            false => kernel::ForwardPartition::of(spec).has_tiles(),
-        };
-        let widest = spec.inputs[..3].iter().filter_map(|one| one.dims.last()).max();
-        let by_library =
-            widest.is_some_and(|widest| *widest <= fused::LARGEST_HEAD) && FusedAttention::of(spec).is_some();
-        if has_tiles || by_library { None } else { Composed::of(spec) }
+        if FusedAttention::of(spec).is_some() {
+            return None;
+        }
+        if self.is_backward() {
+            let has_tiles = backward_kernel::BackwardPartition::of(spec).has_tiles();
+            return if has_tiles { None } else { Composed::of(spec) };
+        }
+        let partition = kernel::ForwardPartition::of(spec);
+        if partition.has_tiles() && !partition.is_wide() {
+            return None;
+        }
+        let composed = Composed::of(spec)?;
+        let products = || cost::of_products(spec, &partition.shape, &composed.launches());
+        (!partition.is_wide() || cost::total_time(&products()) < cost::total_time(&partition.costs(spec)))
+            .then_some(composed)
     }
 
     /// Returns the cost of each kernel of this folder, or of all together.
@@ -338,7 +347,7 @@ mod tests {
             Spec::new(&Attention::Forward, attrs, vec![q, k, k], vec![q, lse])
         };
         let mut stores = [false; 2];
-        // Few queries whose blocks share keys, wide heads that products compute, and many queries.
+        // Few queries whose blocks share keys, wide heads, and many queries.
         for spec in [spec(32, 8, 16, 4096, 128), spec(128, 1, 1, 4096, 576), spec(16, 16, 1024, 1024, 64)] {
             let cost = spec.cost();
             assert_eq!(cost.bytes(), Spec::bytes_of(&spec.inputs).total() + Spec::bytes_of(&spec.outputs).total());

@@ -46,7 +46,7 @@ __device__ inline u32 last_key(u32 query, u32 queries, u32 keys) {
 /// On Hopper, a warpgroup of four warps multiplies 64 rows by `wgmma`. As in FlashAttention-3 (Shah and others, 2024),
 /// the scores of the next tile are computed while the values of the current one are accumulated.
 pub const DEVICES: &str = r#"
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && BM * 2 == THREADS
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && BY_WARPGROUPS
 #define WARPGROUPS 1
 #define BN HOPPER_KEYS
 #define MAX_ROW_WARPS (BM / 16)
@@ -70,11 +70,22 @@ pub const TILES: &str = r#"
 #define KEY_WARPS (WARPS / ROW_WARPS)
 #define MT (BM / 16 / ROW_WARPS)
 #define NT (BN / 16 / KEY_WARPS)
+// In wide heads, warps divide the columns of the sums instead of the keys.
+#if WIDE
+#define JOINS 0
+#define SUM_TILES (VALUE_WIDTH / 16 / KEY_WARPS)
+#define SUM_COLUMN(n) ((WARPGROUPS ? key_warp * SUM_TILES + n : n * KEY_WARPS + key_warp) * 16)
+#else
+#define JOINS (KEY_WARPS > 1 || CLUSTER > 1)
+#define SUM_TILES (VALUE_WIDTH / 16)
+#define SUM_COLUMN(n) (n * 16)
+#endif
 #define EACH_ROW _Pragma("unroll") for (int m = 0; m < MT; m++) _Pragma("unroll") for (int h = 0; h < LANE_ROWS; h++)
 #define EACH_TILE(i, n) _Pragma("unroll") for (int i = 0; i < n; i++)
 "#;
 
-pub const FORWARD: &str = r#"#if WARPGROUPS
+/// Shared memory of a block: the queries, and tiles of keys and values.
+pub const MEMORY: &str = r#"#if WARPGROUPS
   extern __shared__ __align__(1024) Pack<u32, 4> memory[];
   // Double buffering of the tiles of keys and of values.
   Columns<BM> tile_q = {(u16*)memory};
@@ -87,7 +98,10 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   Tile<BM, WIDTH> tile_q = {(u16*)memory};
   u16* tiles = tile_q.at + tile_q.SIZE;
 #endif
-  // Blocks start with the last queries: with a causal mask, these attend to the most keys.
+"#;
+
+/// Keys that a block attends to, its sums, and the functions that replace scores by weights.
+pub const RANGE: &str = r#"  // Blocks start with the last queries: with a causal mask, these attend to the most keys.
 #if RAGGED
   u32 blocks = rows / BM + sequences + 1, split = 0, index = blockIdx.x / blocks;
   Sequence sequence = SEQUENCE_OF(false, blockIdx.x % blocks, BM);
@@ -128,12 +142,12 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   u32 own_row = row_warp * MT * 16, own_key = key_warp * NT * 16;
 
   auto row_of_q = [&](u32 r) { return first_row + r < rows ? q + place(sq, first_row + r, queries) : (const T*)0; };
-  Sums sum[MT][VALUE_WIDTH / 16], score[MT][NT];
+  Sums sum[MT][SUM_TILES], score[MT][NT];
   f32 top[MT][LANE_ROWS], total[MT][LANE_ROWS];
   EACH_ROW {
     top[m][h] = LOWEST;
     total[m][h] = 0;
-    EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sum[m][n].at[h][i] = 0;
+    EACH_TILE(n, SUM_TILES) EACH_TILE(i, 4) sum[m][n].at[h][i] = 0;
   }
   // Adds the bias and masks the scores of keys that a row does not attend to.
   auto mask = [&](u32 start) {
@@ -158,11 +172,14 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
       }
     }
   };
-  // Replaces the scores of a row by weights. Returns the factor by which earlier sums are rescaled.
-  auto weigh = [&](int m, int h) {
+  // The largest score of a row so far, among the keys of this warp.
+  auto largest_of = [&](int m, int h) {
     f32 largest = top[m][h];
     EACH_TILE(n, NT) EACH_TILE(i, 4) largest = fmaxf(largest, score[m][n].at[h][i]);
-    largest = across_row(largest, Larger());
+    return across_row(largest, Larger());
+  };
+  // Replaces the scores of a row by weights. Returns the factor by which earlier sums are rescaled.
+  auto weigh = [&](int m, int h, f32 largest) {
     // The row has not seen a key yet.
     f32 base = largest == LOWEST ? 0 : largest * scale;
     f32 shrink = exp2_fast(top[m][h] * scale - base), own = 0;
@@ -175,7 +192,10 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     total[m][h] = total[m][h] * shrink + own;
     return shrink;
   };
-#if WARPGROUPS
+"#;
+
+/// Sums of a block in [`MEMORY`].
+pub const LOOP: &str = r#"#if WARPGROUPS
   auto load_k = [&](u32 start, u32 stage) {
     EACH_TILE(part, PARTS) {
       Tile<BN, 64> tile = {tiles_k + (stage * PARTS + part) * (BN * 64)};
@@ -242,7 +262,7 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     settled(score[0]);
     mask(low);
     f32 shrink[LANE_ROWS];
-    EACH_TILE(h, LANE_ROWS) shrink[h] = weigh(0, h);
+    EACH_TILE(h, LANE_ROWS) shrink[h] = weigh(0, h, largest_of(0, h));
     // Waits for the products of values that were in flight while the weights were computed.
     auto take_weights = [&]() {
       multiply_wait<0>();
@@ -265,7 +285,7 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
       multiply_wait<1>();
       settled(score[0]);
       mask(start + BN);
-      EACH_TILE(h, LANE_ROWS) shrink[h] = weigh(0, h);
+      EACH_TILE(h, LANE_ROWS) shrink[h] = weigh(0, h, largest_of(0, h));
       settled(score[0]);
       stage = 1 - stage;
     }
@@ -346,7 +366,7 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     }
     mask(start);
     EACH_ROW {
-      f32 shrink = weigh(m, h);
+      f32 shrink = weigh(m, h, largest_of(m, h));
       EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sum[m][n].at[h][i] *= shrink;
     }
     EACH_TILE(c, NT) {
@@ -366,8 +386,11 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
 #endif
   loads_done();
   EACH_ROW total[m][h] = across_row(total[m][h], Total());
-  // Joins the results of warps with different keys, and of the blocks of a cluster, in shared memory.
-#if KEY_WARPS > 1 || CLUSTER > 1
+"#;
+
+/// Results of a block from its sums.
+pub const RESULTS: &str = r#"  // Joins the results of warps with different keys, and of the blocks of a cluster, in shared memory.
+#if JOINS
   typedef Pack<f32, 4> Four;
   const u32 SUM_STRIDE = VALUE_WIDTH + 8, FOURS = VALUE_WIDTH / 4;
   f32 (*tops)[BM] = (f32 (*)[BM])memory;
@@ -464,19 +487,24 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     f32 share = total[m][h] > 0 ? 1 / total[m][h] : 0;
     f32 log = total[m][h] > 0 ? (top[m][h] * scale + log2f(total[m][h])) * 0.69314718055994531f : LOWEST;
     if (total[m][h] != total[m][h]) share = log = total[m][h];
-    bool first = lane_column(0) == 0;
+    bool first = lane_column(0) == 0 && (!WIDE || key_warp == 0);
     if (splits > 1) {
       u64 part = ((u64)index * rows + row) * splits + split;
       f32* own = parts + part * dv;
-      EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) {
-        u32 column = n * 16 + lane_column(i);
-        if (column < dv) own[column] = sum[m][n].at[h][i] * share;
+      EACH_TILE(n, SUM_TILES) EACH_TILE(j, 2) {
+        u32 column = SUM_COLUMN(n) + lane_column(2 * j);
+        Pack<f32, 2> two = {{sum[m][n].at[h][2 * j] * share, sum[m][n].at[h][2 * j + 1] * share}};
+        if (dv % 2 == 0) {
+          if (column < dv) *(Pack<f32, 2>*)(own + column) = two;
+        } else {
+          EACH_TILE(i, 2) if (column + i < dv) own[column + i] = two.at[i];
+        }
       }
       if (first) parts[(u64)gridDim.x / (splits * blocks) * rows * splits * dv + part] = log;
     } else {
       O* own = o + place(so, row, queries);
-      EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(j, 2) {
-        u32 column = n * 16 + lane_column(2 * j);
+      EACH_TILE(n, SUM_TILES) EACH_TILE(j, 2) {
+        u32 column = SUM_COLUMN(n) + lane_column(2 * j);
         Pack<O, 2> two;
         EACH_TILE(i, 2) store<f32>(two.at[i], sum[m][n].at[h][2 * j + i] * share);
         if (PAIRS) {

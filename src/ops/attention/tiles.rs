@@ -1,0 +1,157 @@
+//! Tiles of the forward kernels for matrix units.
+
+use super::super::occupancy::{UNITS, WARP};
+use super::kernel::{MANY_ROWS, MAX_SPLITS, RESIDENT, STAGES, THREADS, whole_tiles};
+use super::shape::Shape;
+use super::wide_text::VALUE_SLICE;
+
+/// Largest head dimension of blocks whose warps divide the columns of the sums.
+pub const WIDEST: u64 = 1024;
+
+/// Largest head dimension of values of those blocks with 64 rows; more has 32. Each thread then has 128 sums.
+const WIDE_VALUES: u64 = 512;
+
+/// Number of slices that shared memory holds for wide heads on devices with asynchronous loads, without `wgmma`.
+pub const WIDE_STAGES: u64 = 4;
+
+/// Columns of queries and keys of a slice.
+const SLICE: u64 = 64;
+
+/// Maximum shared memory of a block in bytes: 227 KiB for compute capability 9.0 (CUDA C++ Programming Guide, "Technical
+/// Specifications per Compute Capability").
+const BLOCK_SHARED: u64 = 227 << 10;
+
+/// Operations of the library's products per ns of an SM, and bytes per ns of the device's memory, of an H100.
+const OPERATIONS: f64 = 5454.0;
+const BANDWIDTH: f64 = 2970.0;
+
+/// Time in ns of a kernel that merges parts, without that of their bytes.
+const MERGE: f64 = 3000.0;
+
+/// Tiles of keys that a block could have loaded while it loads its queries and stores its sums.
+const EDGE: u64 = 2;
+
+/// Sizes of the tiles of a block.
+pub struct Tiles {
+    /// Number of rows: queries of one or several heads.
+    pub rows: u64,
+    /// Keys per tile: with `wgmma`, with `mma`, and on devices without NVIDIA's matrix instructions.
+    pub keys: [u64; 3],
+    /// Number of warps that divide the rows: with `mma`, and on devices without it. The other warps divide the keys of
+    /// a tile.
+    pub row_warps: [u64; 2],
+    /// Head dimension of queries and keys, rounded up to whole tiles.
+    pub width: u64,
+    /// Head dimension of values, rounded up to whole tiles.
+    pub value_width: u64,
+    /// Whether warps divide the columns of the sums instead of the keys of a tile.
+    pub wide: bool,
+    /// Whether devices with `wgmma` use it: each group of four warps then has 64 rows.
+    pub warpgroups: bool,
+    /// Number of blocks that share the keys of a row; 1 if a block processes all of them.
+    pub splits: u64,
+    /// Number of those blocks that form a cluster and join their results in shared memory, on devices with clusters.
+    pub cluster: u64,
+}
+
+impl Tiles {
+    /// Number of threads of a block.
+    pub fn threads(&self) -> u64 {
+        if self.wide || self.rows == MANY_ROWS { 2 * THREADS } else { THREADS }
+    }
+
+    /// Number of blocks that a compute unit holds at the same time.
+    pub fn resident(&self) -> u64 {
+        if self.wide || self.rows == MANY_ROWS { 1 } else { RESIDENT }
+    }
+
+    /// Bytes of shared memory of a block, the maximum over all devices. With `wgmma`, the block holds the queries and
+    /// two tiles of keys and values; otherwise the queries and [`STAGES`] tiles or one; at the end, the sums that warps
+    /// with different keys exchange.
+    pub fn shared(&self) -> u64 {
+        if self.wide {
+            let slices = WIDE_STAGES * ((self.rows + self.keys[1]) * SLICE).max(self.keys[1] * VALUE_SLICE);
+            let (parts, value_parts) = (self.width.div_ceil(SLICE), self.value_width.div_ceil(SLICE));
+            let whole = SLICE * (self.rows * parts + self.keys[0] * (parts + value_parts));
+            let weights = self.rows * SLICE;
+            let largest = 4 * self.rows * (self.threads() / WARP / self.row_warps[0]);
+            return 2 * (weights + if self.warpgroups { whole.max(slices) } else { slices }) + largest;
+        }
+        let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
+        let whole = |width: u64| width.next_multiple_of(64);
+        let single = |keys: u64, stages: u64| {
+            2 * (self.rows * row(self.width) + stages * keys * (row(self.width) + row(self.value_width)))
+        };
+        let double =
+            2 * (self.rows * whole(self.width) + 2 * self.keys[0] * (whole(self.width) + whole(self.value_width)));
+        let key_warps = self.threads() / WARP / self.row_warps[0];
+        let joined = match key_warps > 1 || self.cluster > 1 {
+            true => 4 * self.rows * (key_warps * (self.value_width + 10) + 2),
+            false => 0,
+        };
+        let double = if self.warpgroups { double } else { 0 };
+        single(self.keys[1], STAGES).max(single(self.keys[2], 1)).max(joined).max(double)
+    }
+
+    /// Returns the number of rows of a block of a wide head.
+    pub fn wide_rows(shape: &Shape) -> u64 {
+        if shape.value_size > WIDE_VALUES { 32 } else { 64 }
+    }
+
+    /// Returns the tiles of a wide head. `blocks` is the number of blocks if none share keys.
+    pub fn of_wide(shape: &Shape, blocks: u64) -> Tiles {
+        let rows = Tiles::wide_rows(shape);
+        let mut tiles = Tiles {
+            rows,
+            keys: [64; 3],
+            row_warps: [rows / 16; 2],
+            width: whole_tiles(shape.size),
+            value_width: shape.value_size.div_ceil(VALUE_SLICE).max(1) * VALUE_SLICE,
+            wide: true,
+            warpgroups: false,
+            splits: 1,
+            cluster: 1,
+        };
+        let fitting = [64, 32].into_iter().find(|&keys| {
+            tiles.keys[0] = keys;
+            Tiles { warpgroups: true, ..tiles }.shared() <= BLOCK_SHARED
+        });
+        tiles.warpgroups = rows == 64 && fitting.is_some();
+        tiles.keys[0] = fitting.filter(|_| tiles.warpgroups).unwrap_or(64);
+        if shape.sequences.is_none() {
+            tiles.splits = tiles.fastest_splits(shape, blocks);
+        }
+        tiles
+    }
+
+    /// Throughput of the products of a wide head divided by that of the library's products, since warps multiply, weigh and load one
+    /// after the other.
+    pub fn wide_rate(&self) -> f64 {
+        if self.warpgroups { 0.52 } else { 0.16 }
+    }
+
+    /// Bytes that a block of a wide head moves while it multiplies nothing: its queries, the first tile, and its sums.
+    pub fn edge_bytes(&self) -> u64 {
+        let stored = if self.splits > 1 { 4 } else { 2 };
+        2 * (self.rows * self.width + self.keys[0] * (self.width + self.value_width))
+            + stored * self.rows * self.value_width
+    }
+
+    /// Returns the number of parts of the keys for which blocks take the least time, by the waves of their products and by the bytes
+    /// that they move. The result of a part is written and read once.
+    fn fastest_splits(&self, shape: &Shape, blocks: u64) -> u64 {
+        let keys = self.keys[1];
+        let all = shape.keys.div_ceil(keys).max(1);
+        let flops = 2 * self.rows * keys * (self.width + self.value_width);
+        let of_tile = flops as f64 / (OPERATIONS * self.wide_rate());
+        let heads = shape.batch * shape.heads;
+        let loaded = heads / shape.group * shape.keys * (shape.size + shape.value_size) * 2;
+        let stored = heads * shape.queries * shape.value_size * 8;
+        let time = |splits: u64| {
+            let computed = ((blocks * splits).div_ceil(UNITS) * (all.div_ceil(splits) + EDGE)) as f64 * of_tile;
+            let (merged, moved) = if splits > 1 { (MERGE, splits * stored) } else { (0.0, 0) };
+            computed.max((loaded + moved) as f64 / BANDWIDTH) + merged
+        };
+        (1..=all.min(MAX_SPLITS)).min_by(|&one, &other| time(one).total_cmp(&time(other))).unwrap_or(1)
+    }
+}
