@@ -229,8 +229,10 @@ pub struct Gemm {
 /// Scaling factors in `f32` by which 8-bit elements are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scales {
-    /// Operands that hold the factors of `a` and of `b`.
+    /// Operands that hold the factors of `a` and of `b`, or [`Matrix::WORKSPACE`].
     pub operands: [u8; 2],
+    /// Offsets in bytes of the factors in their operands or in the workspace.
+    pub offsets: [u64; 2],
     pub form: ScaleForm,
 }
 

@@ -240,6 +240,12 @@ fn divided(gemm: &launch::Gemm) -> (f64, Cost) {
     let read = factors.into_iter().map(|(index, matrix)| bytes(index, matrix)).sum();
     let is_wide = matches!(gemm.arithmetic, Arithmetic::F32 | Arithmetic::F64);
     let (time, division) = Division::of((m, n, k, batch), is_wide, pack);
+    let division = match gemm.scales {
+        Some(Scales { form: form @ (ScaleForm::RowsAndColumns | ScaleForm::Blocks), .. }) => {
+            Division::scaled((m, n, k, batch), form)
+        }
+        _ => division,
+    };
     let cost = Cost {
         flops: flops(m, n),
         read: Traffic::of(Space::Device, read),
