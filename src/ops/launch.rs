@@ -76,6 +76,11 @@ impl Launch {
     }
 }
 
+/// Returns the bytes of workspace that the launches of an operation share. A library's own workspace is not included.
+pub fn workspace(launches: &[Launch]) -> u64 {
+    launches.iter().map(Launch::workspace).max().unwrap_or(0)
+}
+
 impl Launch {
     /// Replaces operand `n` of a kernel by `operands[n]`; returns any other launch unchanged.
     pub(super) fn with_operands(mut self, operands: &[u8]) -> Launch {

@@ -188,9 +188,9 @@ impl<A: Api> Chooser<'_, A> {
                 fault: format!("the library has no algorithm for a product of {what}"),
                 help: Some(match gemm.arithmetic {
                     Arithmetic::F8 | Arithmetic::I8 => {
-                        "8-bit matrices need `transpose_b: true` without `transpose_a`, rows of `a`, `b` and `c` that \
-                         are multiples of 16 bytes, and not both `e5m2`; MI300X multiplies only AMD's `fnuz` formats; f16 holds \
-                         all of their values"
+                        "libraries multiply 8-bit matrices of which not both are `e5m2`, by factors of blocks only for a multiple of \
+                         4 rows; if batches have gaps between them, with `transpose_b: true` without `transpose_a` and rows of \
+                         multiples of 16 bytes; MI300X multiplies only AMD's `fnuz` formats; f16 holds all of their values"
                             .to_owned()
                     }
                     _ => "try another element type, or sizes that are multiples of 8".to_owned(),

@@ -135,6 +135,11 @@ impl Aligned {
         Some(Aligned { factors, result, scales, product })
     }
 
+    /// Whether the library has no algorithm for the given matrices.
+    pub fn is_needed(&self) -> bool {
+        is_narrow(&self.product)
+    }
+
     /// Returns the factors and the scaling factors, copied or not.
     fn sources(&self) -> impl Iterator<Item = &Source> {
         self.factors.iter().chain(&self.scales)
@@ -301,6 +306,24 @@ mod tests {
         assert_eq!(copied(&call(&[4], [2049, 1024, 4096], [true, false], true)), ([true, false], true));
         for small in [[64, 65, 64], [16, 4001, 4001], [4001, 1, 4001], [2048, 2048, 2048]] {
             assert!(aligned(&call(&[], small, [false, false], false)).is_none(), "{small:?}");
+        }
+    }
+
+    /// Every product of 8-bit matrices without gaps between batches has the form that libraries multiply, by copies where it is needed.
+    #[test]
+    fn narrow_matrices_are_multiplied_in_the_form_of_the_library() {
+        for case in 0..500 {
+            let draw = |place: u64, limit: u64| random::hash(case, place) % limit;
+            let (narrow, output) = [(DType::E4M3, DType::BF16), (DType::I8, DType::I32)][draw(0, 2) as usize];
+            let sizes = [1, 2, 3].map(|place| (1 + draw(place, 300)).next_multiple_of([1, 1, 16][draw(place + 3, 3) as usize]));
+            let given = call(&[2][..draw(7, 2) as usize], sizes, [8, 9].map(|place| draw(place, 2) == 1), false);
+            let of = |tensor: &Tensor, dtype: DType| Tensor { dtype, ..*tensor };
+            let inputs = given.inputs.iter().map(|tensor| of(tensor, narrow)).collect();
+            let spec = Spec::new(&Gemm::Plain, given.attrs.clone(), inputs, vec![of(&given.outputs[0], output)]);
+            let given = products(&spec);
+            let copied = aligned(&spec).map(|aligned| aligned.product);
+            assert!(copied.is_some() || has_narrow_form(&given[0]), "{spec:?}");
+            assert!(copied.is_none_or(|product| has_narrow_form(&product)), "{spec:?}");
         }
     }
 
