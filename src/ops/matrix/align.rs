@@ -50,6 +50,8 @@ pub struct Source {
     pub offset: Option<u64>,
     /// Whether the copy is that of the transposed operand.
     is_turned: bool,
+    /// Number of elements of the operand before the first that is copied.
+    start: u64,
 }
 
 impl Source {
@@ -84,9 +86,14 @@ impl Source {
         Source { is_turned: true, ..Source::padded(operand, given, sides, offset) }
     }
 
+    /// Returns the copy of elements that begin at this element of the operand.
+    pub fn starting_at(self, start: u64) -> Source {
+        Source { start, ..self }
+    }
+
     /// Returns a factor's operand as its source.
     pub fn given(operand: u8, given: &Tensor) -> Source {
-        Source { operand, given: *given, tensor: *given, offset: None, is_turned: false }
+        Source { operand, given: *given, tensor: *given, offset: None, is_turned: false, start: 0 }
     }
 
     /// Whether all rows begin at multiples of 16 bytes.
@@ -160,6 +167,7 @@ impl Source {
             u64_param("group", if last == 2 { strides[0] } else { 0 }),
             u64_param("row", strides[last - 1]),
             u64_param("step", strides[last]),
+            u64_param("start", self.start),
         ];
         let index = index_type(rows * row_packs + BLOCKS * u64::from(THREADS));
         let before = format!("{}typedef {index} I;\n{RAGGED}", elements(*dtype));
@@ -189,6 +197,7 @@ impl Source {
             u64_param("group", if last == 2 { strides[0] } else { 0 }),
             u64_param("row", strides[last - 1]),
             u64_param("step", strides[last]),
+            u64_param("start", self.start),
         ];
         let before = format!("{}#define SIDE {side}\n{RAGGED}", elements(*dtype));
         Launch::Kernel(kernel("gemm_turn", &before, &params, TURNED, blocks(side), THREADS))
@@ -197,7 +206,8 @@ impl Source {
 
 /// Returns kernel text that defines the type `E`, the bits of an element, and the number `V` of elements in a pack.
 fn elements(dtype: DType) -> String {
-    format!("typedef u{} E;\n#define V {}\n", 8 * dtype.size(), pack(dtype))
+    let bits = ["unsigned char", "unsigned short", "unsigned int"][dtype.size().ilog2() as usize];
+    format!("typedef {bits} E;\n#define V {}\n", pack(dtype))
 }
 
 /// Returns the time in seconds of a copy that reads and writes this many bytes in all.
@@ -210,7 +220,7 @@ pub fn copy_time(bytes: u64) -> f64 {
 const TEXT: &str = r#"  for (I i = (I)GLOBAL_INDEX; i < (I)packs; i += (I)gridDim.x * blockDim.x) {
     I number = i / row_packs;
     u32 column = (u32)(i - number * row_packs) * V, index = (u32)(number % group_rows);
-    const E* own = from + (i64)(number / group_rows) * (i64)group + (i64)index * (i64)row;
+    const E* own = from + (i64)start + (i64)(number / group_rows) * (i64)group + (i64)index * (i64)row;
     Pack<E, V> pack = {};
     if (index < rows && step == 1) {
       pack = fetch_row(own, (i64)column, (i64)width);
@@ -233,7 +243,7 @@ const TURNED: &str = r#"  const u32 PITCH = SIDE / 4 + 1, PACKS = SIDE / V, UNIT
   __shared__ u32 words[SIDE * PITCH + PACKS * 4];
   const u32 tile = (u32)(blockIdx.x % ((u64)across * down)), c0 = tile % across * SIDE, r0 = tile / across * SIDE;
   const u64 number = blockIdx.x / ((u64)across * down);
-  const E* tile_from = from + (i64)number * (i64)group + (i64)r0 * (i64)row + (i64)c0 * (i64)step;
+  const E* tile_from = from + (i64)start + (i64)number * (i64)group + (i64)r0 * (i64)row + (i64)c0 * (i64)step;
   const u32 live_r = r0 < rows ? rows - r0 : 0, live_c = c0 < width ? width - c0 : 0;
   Held<E> held[UNITS];
 #pragma unroll

@@ -11,13 +11,17 @@ use super::epilogue::Finish;
 use super::tiling::{ALIGNMENT, has_rows_at, pack_of, product_cost, product_time};
 use super::{batches, rows_columns, sizes};
 use crate::base::Dims;
-use crate::ops::{Cost, DType, Launch, Matrix, ScaleForm, Scales, Space, Spec, Tensor, Traffic};
+use crate::ops::{Arithmetic, Cost, Launch, Matrix, ScaleForm, Scales, Space, Spec, Tensor, Traffic};
 
 /// Maximum number of rows and columns of a matrix, which kernels index with 32 bits.
 const MAX_SIDE: u64 = 1 << 31;
 
 /// Alignment in bytes of a matrix in the workspace.
 const ALIGN: u64 = 512;
+
+/// Number of columns to a multiple of which a product of the second factor as it lies has columns, if the last columns are computed by
+/// another product: those of the largest tile, and of the blocks that share a scaling factor.
+const SPLIT: u64 = 128;
 
 /// A product of aligned copies.
 pub struct Aligned {
@@ -30,6 +34,8 @@ pub struct Aligned {
     scales: Option<Source>,
     /// The product of the copies, without an epilogue if its result is in the workspace.
     product: launch::Gemm,
+    /// The product of the last columns, of which alone the second factor is a copy; `None` if one product computes all columns.
+    last: Option<launch::Gemm>,
 }
 
 impl Aligned {
@@ -37,23 +43,27 @@ impl Aligned {
     /// time, or if there are several products.
     pub fn of(spec: &Spec, products: &[launch::Gemm]) -> Option<Aligned> {
         let [given] = products else { return None };
-        if is_narrow(given) {
-            return if has_narrow_form(given) { None } else { Aligned::with_copies(spec, given) };
+        let is_narrow = is_narrow(given);
+        if is_narrow && has_narrow_form(given) {
+            return None;
         }
-        let aligned = Aligned::with_copies(spec, given)?;
         let has_kernel = Finish::of(spec).has_epilogue() && given.epilogue.is_none();
-        (aligned.time(has_kernel) < product_time(given)).then_some(aligned)
+        let timed = |aligned: Aligned| (aligned.time(has_kernel), aligned);
+        let all = [false, true].into_iter().filter_map(|splits| Aligned::with_copies(spec, given, splits)).map(timed);
+        let (time, aligned) = all.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        (is_narrow || time < product_time(given)).then_some(aligned)
     }
 
-    /// Returns the product of copies; `None` if there is nothing to copy, or the kernels do not support the type or shape.
-    fn with_copies(spec: &Spec, given: &launch::Gemm) -> Option<Aligned> {
+    /// Returns the product of copies; `None` if there is nothing to copy, or the kernels do not support the type or shape. With `splits`, the
+    /// second factor is read as it lies apart from its last columns; `None` if it has another form than the library needs.
+    fn with_copies(spec: &Spec, given: &launch::Gemm, splits: bool) -> Option<Aligned> {
         let (m, n, k, batch) = sizes(spec);
         let (dtype, output) = (spec.inputs[0].dtype, &spec.outputs[0]);
         let is_narrow = is_narrow(given);
         let spaces = spec.inputs[..2].iter().chain([output]).all(|tensor| tensor.space == Space::Device);
         let walk = batches(spec);
         // Copies never pay for a product of vectors, but the library may need them.
-        let may_pay = matches!(dtype, DType::F16 | DType::BF16) && spaces && m.min(n).min(k) >= 2;
+        let may_pay = is_matrix_units(given.arithmetic) && spaces && m.min(n).min(k) >= 2;
         if !(is_narrow || may_pay) || m.min(n).min(k).min(batch) == 0 || m.max(n).max(k) >= MAX_SIDE {
             return None;
         }
@@ -89,13 +99,26 @@ impl Aligned {
             }
         };
         let a = source(0, [turned[0], turned_a], [rows, terms], 0);
-        let b = source(1, [turned[1], turned_b], [terms, columns], a.end().next_multiple_of(ALIGN));
+        // Number of columns before the last ones.
+        let start = if splits { n / SPLIT * SPLIT } else { 0 };
+        let b_at = a.end().next_multiple_of(ALIGN);
+        let b = if splits {
+            let given = view(1);
+            let has_form = turned[1] && turned_b && terms == k && Source::given(1, &given).is_aligned();
+            if !has_form || batch > 1 || columns == n || start == 0 {
+                return None;
+            }
+            let last = Tensor { dims: dims(&[n - start, k]), ..given };
+            Source::padded(1, &last, [columns - start, k], b_at).starting_at(start * given.strides[0])
+        } else {
+            source(1, [turned[1], turned_b], [terms, columns], b_at)
+        };
         let end = a.end().max(b.end()).next_multiple_of(ALIGN);
         let is_each = |scales: &Scales| scales.form == ScaleForm::RowsAndColumns && columns != n;
         let scales = given.scales.filter(is_each).map(|scales| {
             let given = &spec.inputs[usize::from(scales.operands[1])];
-            let all = Tensor { dims: dims(&[1, n]), strides: dims(&[n, 1]), ..*given };
-            Source::padded(scales.operands[1], &all, [1, columns], end)
+            let copied = Tensor { dims: dims(&[1, n - start]), strides: dims(&[n, 1]), ..*given };
+            Source::padded(scales.operands[1], &copied, [1, columns - start], end).starting_at(start)
         });
         let end = scales.as_ref().map_or(end, Source::end);
         let factors = [a, b];
@@ -115,29 +138,46 @@ impl Aligned {
             Some(offset) => Matrix { transposed, ..in_workspace(given, offset, &source.tensor) },
             None => given.clone(),
         };
-        let of_copy = |source: &Source, given: Scales| Scales {
-            operands: [given.operands[0], Matrix::WORKSPACE],
-            offsets: [0, source.offset.unwrap_or(0)],
-            ..given
+        let of_columns = |given: Scales| match &scales {
+            Some(copy) => Scales {
+                operands: [given.operands[0], Matrix::WORKSPACE],
+                offsets: [0, copy.offset.unwrap_or(0)],
+                ..given
+            },
+            None if given.form == ScaleForm::Blocks && start > 0 => {
+                let scales = &spec.inputs[usize::from(given.operands[1])];
+                Scales { offsets: [0, start / SPLIT * scales.strides[0] * scales.dtype.size()], ..given }
+            }
+            None => given,
         };
         let product = launch::Gemm {
             m: rows,
-            n: columns,
+            n: columns - start,
             k: terms,
             a: matrix(&given.a, &factors[0], turned_a),
             b: matrix(&given.b, &factors[1], turned_b),
             c: result.map_or_else(|| given.c.clone(), |(offset, tensor)| in_workspace(&given.c, offset, &tensor)),
             accumulate: given.accumulate && result.is_none(),
             epilogue: given.epilogue.filter(|_| result.is_none()),
-            scales: given.scales.map(|given| scales.as_ref().map_or(given, |source| of_copy(source, given))),
+            scales: given.scales.map(of_columns),
             ..given.clone()
         };
-        Some(Aligned { factors, result, scales, product })
+        if start == 0 {
+            return Some(Aligned { factors, result, scales, product, last: None });
+        }
+        let c = Matrix { offset: product.c.offset + start, ..product.c.clone() };
+        let before = launch::Gemm { n: start, b: given.b.clone(), scales: given.scales, ..product.clone() };
+        Some(Aligned { factors, result, scales, product: before, last: Some(launch::Gemm { c, ..product }) })
     }
 
     /// Whether the library has no algorithm for the given matrices.
     pub fn is_needed(&self) -> bool {
         is_narrow(&self.product)
+    }
+
+    /// Returns the products.
+    fn products(&self) -> impl Iterator<Item = &launch::Gemm> {
+        std::iter::once(&self.product).chain(&self.last)
     }
 
     /// Returns the factors and the scaling factors, copied or not.
@@ -150,7 +190,7 @@ impl Aligned {
         let of_factor = |source: &Source| source.copy_cost().map(|cost| (cost.read + cost.written).total());
         let of_result = self.result.filter(|_| !has_kernel).map(|(_, tensor)| 2 * tensor.bytes());
         let copies = self.sources().filter_map(of_factor).chain(of_result);
-        product_time(&self.product) + copies.map(|bytes| 1e9 * copy_time(bytes)).sum::<f64>()
+        self.products().map(product_time).sum::<f64>() + copies.map(|bytes| 1e9 * copy_time(bytes)).sum::<f64>()
     }
 
     /// Returns the cost of all launches. `flops` is the number of operations of the product without padding.
@@ -158,7 +198,7 @@ impl Aligned {
         let all: Cost = self.costs(spec).into_iter().sum();
         let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));
         let scratch = (all.read + all.written).total().saturating_sub((read + written).total());
-        let padding = product_cost(&self.product).flops - flops;
+        let padding = self.products().map(|product| product_cost(product).flops).sum::<f64>() - flops;
         Cost { flops: all.flops - padding, read, written, scratch: Traffic::of(Space::Device, scratch), ..all }
     }
 
@@ -184,7 +224,6 @@ impl Aligned {
         let output = &spec.outputs[0];
         let finish = Finish::of(spec);
         let expression = finish.expression();
-        let product = product_cost(&self.product);
         let last = (self.result.is_some() || self.product.epilogue.is_none() && finish.has_epilogue()).then(|| {
             let sums = self.result.map_or(output.bytes(), |(_, tensor)| tensor.bytes());
             Cost {
@@ -196,7 +235,7 @@ impl Aligned {
                 ..spec.streaming_cost(0.0, 1024)
             }
         });
-        self.sources().filter_map(Source::copy_cost).chain([product]).chain(last).collect()
+        self.sources().filter_map(Source::copy_cost).chain(self.products().map(product_cost)).chain(last).collect()
     }
 
     /// Returns the launches: copies, the product, and the kernel that writes the output or computes the epilogue.
@@ -212,9 +251,15 @@ impl Aligned {
         };
         let (beside, after) = if self.product.epilogue.is_some() { (kernel, None) } else { (None, kernel) };
         launches.push(Launch::Gemm(self.product.clone(), beside));
+        launches.extend(self.last.iter().map(|last| Launch::Gemm(last.clone(), None)));
         launches.extend(after.map(Launch::Kernel));
         launches
     }
+}
+
+/// Whether matrix units multiply factors of 16 bits or more, so that their rows decide how fast a library is.
+fn is_matrix_units(arithmetic: Arithmetic) -> bool {
+    matches!(arithmetic, Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32)
 }
 
 /// Whether the factors have 8 bits.
@@ -269,7 +314,7 @@ mod tests {
     use super::super::{Gemm, products};
     use super::*;
     use crate::base::random;
-    use crate::ops::{Arg, Attr, Attrs};
+    use crate::ops::{Arg, Attr, Attrs, DType};
 
     /// Returns the call of `gemm` with contiguous operands.
     fn call(lead: &[u64], [m, n, k]: [u64; 3], [turned_a, turned_b]: [bool; 2], accumulate: bool) -> Spec {
@@ -321,9 +366,9 @@ mod tests {
             let inputs = given.inputs.iter().map(|tensor| of(tensor, narrow)).collect();
             let spec = Spec::new(&Gemm::Plain, given.attrs.clone(), inputs, vec![of(&given.outputs[0], output)]);
             let given = products(&spec);
-            let copied = aligned(&spec).map(|aligned| aligned.product);
+            let copied = aligned(&spec);
             assert!(copied.is_some() || has_narrow_form(&given[0]), "{spec:?}");
-            assert!(copied.is_none_or(|product| has_narrow_form(&product)), "{spec:?}");
+            assert!(copied.is_none_or(|aligned| aligned.products().all(has_narrow_form)), "{spec:?}");
         }
     }
 
@@ -341,19 +386,21 @@ mod tests {
     /// The product of copies has aligned rows of whole packs, and its matrices lie behind each other in the workspace.
     #[test]
     fn copies_are_aligned_and_disjoint() {
-        for case in 0..500 {
+        for case in 0..1000 {
+            let (case, splits) = (case / 2, case % 2 == 1);
             let draw = |place: u64, limit: u64| random::hash(case, place) % limit;
             let sizes = [0, 1, 2].map(|place| 2 + draw(place, 3000));
             let lead = &[2, 3][..draw(3, 3) as usize];
             let (turned, accumulate) = ([4, 5].map(|place| draw(place, 2) == 1), draw(6, 2) == 1);
             let spec = call(lead, sizes, turned, accumulate);
-            let Some(found) = Aligned::with_copies(&spec, &products(&spec)[0]) else {
-                assert_eq!(pack_of(&products(&spec)[0]), None, "{spec:?}");
+            let Some(found) = Aligned::with_copies(&spec, &products(&spec)[0], splits) else {
+                assert!(splits || pack_of(&products(&spec)[0]).is_none(), "{spec:?}");
                 continue;
             };
-            assert_eq!(pack_of(&found.product), None, "{spec:?}");
-            let given = [found.product.m, found.product.n, found.product.k];
-            assert!(given.iter().zip(sizes).all(|(&padded, size)| (size..size + PACK).contains(&padded)), "{spec:?}");
+            assert!(found.products().all(|product| pack_of(product).is_none()), "{spec:?}");
+            let given = [found.product.m, found.products().map(|product| product.n).sum(), found.product.k];
+            let pack = pack(DType::BF16);
+            assert!(given.iter().zip(sizes).all(|(&padded, size)| (size..size + pack).contains(&padded)), "{spec:?}");
             let ends = found.factors.iter().filter_map(|source| Some((source.offset?, source.end())));
             let result = found.result.map(|(offset, tensor)| (offset, offset + tensor.bytes()));
             let regions: Vec<(u64, u64)> = ends.chain(result).collect();
