@@ -174,9 +174,7 @@ fn products_of_narrow_floats() {
              buffer t{number}: f32[{columns}]\nbuffer c{number}: {out}[{m}, {n}]"
         );
         let option = file.pick(&["", ", epilogue: relu", ", epilogue: silu", ", accumulate: true"]);
-        file.add(&format!(
-            "scaled_gemm(a{number}, b{number}, s{number}, t{number} -> c{number}, {turns}{option})"
-        ));
+        file.add(&format!("scaled_gemm(a{number}, b{number}, s{number}, t{number} -> c{number}, {turns}{option})"));
         file.add(&format!("gemm(a{number}, b{number} -> c{number}, {turns})"));
         let _ = writeln!(
             file.buffers,

@@ -112,7 +112,9 @@ impl<A: Api> Context<'_, A> {
             b: address(&gemm.b),
             c: address(&gemm.c),
             bias: bias.map_or(0, at),
-            scales: gemm.scales.map_or([0; 2], |scales| [0, 1].map(|of| base(scales.operands[of]) + scales.offsets[of])),
+            scales: gemm
+                .scales
+                .map_or([0; 2], |scales| [0, 1].map(|of| base(scales.operands[of]) + scales.offsets[of])),
         };
         let mut key = gemm.clone();
         for matrix in [&mut key.a, &mut key.b, &mut key.c] {

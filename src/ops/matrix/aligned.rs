@@ -360,7 +360,8 @@ mod tests {
         for case in 0..500 {
             let draw = |place: u64, limit: u64| random::hash(case, place) % limit;
             let (narrow, output) = [(DType::E4M3, DType::BF16), (DType::I8, DType::I32)][draw(0, 2) as usize];
-            let sizes = [1, 2, 3].map(|place| (1 + draw(place, 300)).next_multiple_of([1, 1, 16][draw(place + 3, 3) as usize]));
+            let sizes =
+                [1, 2, 3].map(|place| (1 + draw(place, 300)).next_multiple_of([1, 1, 16][draw(place + 3, 3) as usize]));
             let given = call(&[2][..draw(7, 2) as usize], sizes, [8, 9].map(|place| draw(place, 2) == 1), false);
             let of = |tensor: &Tensor, dtype: DType| Tensor { dtype, ..*tensor };
             let inputs = given.inputs.iter().map(|tensor| of(tensor, narrow)).collect();

@@ -42,7 +42,7 @@ const ALL_WORKSPACES: u64 = 4 << 30;
 const FEW_BYTES: u64 = WORKSPACE;
 
 /// Bytes that drivers keep free for code and handles.
-const CODE_BYTES: u64 = 256 << 20;
+const CODE_BYTES: u64 = 128 << 20;
 
 /// Granularity in bytes at which drivers take memory from a device, and at which another process opens it.
 const BLOCK: u64 = 2 << 20;
@@ -423,7 +423,9 @@ fn spare_workspaces<A: Api>(api: &A, image: &mut Image) -> Result<Vec<String>, E
     }
     let mut spared = 0;
     for work in &mut image.works {
-        if let Some(launches) = work.spec.sparing_launch().filter(|launches| workspace(launches) < workspace(&work.launches)) {
+        if let Some(launches) =
+            work.spec.sparing_launch().filter(|launches| workspace(launches) < workspace(&work.launches))
+        {
             work.launches = launches.into();
             spared += 1;
         }
