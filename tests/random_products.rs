@@ -151,35 +151,37 @@ fn thin_products() {
     file.check();
 }
 
-/// Products of 8-bit floats with a factor for each matrix, or for each row and column.
+/// Products of 8-bit matrices of any form; of floats with a factor for each matrix, or for each row and column.
 #[test]
 fn products_of_narrow_floats() {
     let mut file = File::new(23);
     for _ in 0..cases(12) {
         let [m, n] = [(); 2].map(|()| file.pick(&[1, 2, 7, 16, 33, 64]));
-        let k = file.pick(&[16, 32, 144]);
+        let k = file.pick(&[1, 16, 31, 144, 300]);
         let (a, b) = file.pick(&[("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3")]);
         let each = file.below(2) == 0;
         let (rows, columns) = if each { (m, n) } else { (1, 1) };
         let out = file.pick(&["bf16", "f16", "f32"]);
         let number = file.count;
         file.count += 1;
+        let [turned_a, turned_b] = [(); 2].map(|()| file.below(2) == 0);
+        let sides = |rows: u64, columns: u64, turned: bool| if turned { [columns, rows] } else { [rows, columns] };
+        let (of_a, of_b) = (sides(m, k, turned_a), sides(k, n, turned_b));
+        let turns = format!("transpose_a: {turned_a}, transpose_b: {turned_b}");
         let _ = writeln!(
             file.buffers,
-            "buffer a{number}: {a}[{m}, {k}]\nbuffer b{number}: {b}[{n}, {k}]\nbuffer s{number}: f32[{rows}]\n\
+            "buffer a{number}: {a}{of_a:?}\nbuffer b{number}: {b}{of_b:?}\nbuffer s{number}: f32[{rows}]\n\
              buffer t{number}: f32[{columns}]\nbuffer c{number}: {out}[{m}, {n}]"
         );
         let option = file.pick(&["", ", epilogue: relu", ", epilogue: silu", ", accumulate: true"]);
-        file.add(&format!(
-            "scaled_gemm(a{number}, b{number}, s{number}, t{number} -> c{number}, transpose_b: true{option})"
-        ));
-        file.add(&format!("gemm(a{number}, b{number} -> c{number}, transpose_b: true)"));
+        file.add(&format!("scaled_gemm(a{number}, b{number}, s{number}, t{number} -> c{number}, {turns}{option})"));
+        file.add(&format!("gemm(a{number}, b{number} -> c{number}, {turns})"));
         let _ = writeln!(
             file.buffers,
-            "buffer p{number}: i8[{m}, {k}]\nbuffer q{number}: i8[{n}, {k}]\nbuffer r{number}: i32[{m}, {n}]"
+            "buffer p{number}: i8{of_a:?}\nbuffer q{number}: i8{of_b:?}\nbuffer r{number}: i32[{m}, {n}]"
         );
         let accumulate = file.below(2) == 0;
-        file.add(&format!("gemm(p{number}, q{number} -> r{number}, transpose_b: true, accumulate: {accumulate})"));
+        file.add(&format!("gemm(p{number}, q{number} -> r{number}, {turns}, accumulate: {accumulate})"));
     }
     file.check();
 }

@@ -99,6 +99,55 @@ def draw_scaled_gemm(draw):
                 "scaled_gemm(a, b, s, v -> y, transpose_b: true)", torch_call, moved)
 
 
+def draw_narrow_gemm(draw):
+    """Products of 8-bit matrices of any sizes, each turned or not; PyTorch copies them into the form that cuBLASLt has."""
+    flops = math.exp(draw.uniform(math.log(1e8), math.log(1e12)))
+    m, n = size(draw, 1, 16384), size(draw, 1, 16384)
+    k = max(1, min(16384, int(flops / (2 * m * n))))
+    k = k if draw.random() < 0.5 else max(16, k // 16 * 16)
+    turned = [draw.random() < 0.5, draw.random() < 0.5]
+    kind = draw.choice(("two factors", "a factor for each row and column", "e5m2", "i8"))
+    return narrow_gemm((m, n, k), turned, kind)
+
+
+def narrow_gemm(sizes, turned, kind):
+    m, n, k = sizes
+    a, b = [k, m] if turned[0] else [m, k], [n, k] if turned[1] else [k, n]
+    first, second = {"i8": ("i8", "i8"), "e5m2": ("e5m2", "e4m3")}.get(kind, ("e4m3", "e4m3"))
+    buffers = {"a": (first, a), "b": (second, b), "y": ("i32" if kind == "i8" else "bf16", [m, n])}
+    each = kind.startswith("a factor")
+    if kind != "i8":
+        buffers |= {"s": ("f32", [m if each else 1]), "v": ("f32", [n if each else 1])}
+    options = "".join(f", {name}: true" for name, is_turned in zip(("transpose_a", "transpose_b"), turned) if is_turned)
+
+    def torch_call(t, torch):
+        def padded(matrix, rows, columns):
+            matrix = matrix.contiguous()
+            if (rows, columns) == tuple(matrix.shape):
+                return matrix
+            # PyTorch pads no 8-bit floats.
+            filled = torch.nn.functional.pad(matrix.view(torch.uint8), (0, columns - matrix.shape[1], 0, rows - matrix.shape[0]))
+            return filled.view(matrix.dtype)
+
+        def call():
+            x, w = t["a"].T if turned[0] else t["a"], t["b"] if turned[1] else t["b"].T
+            depth, columns = -(-k // 16) * 16, -(-n // 16) * 16
+            if kind == "i8":
+                found = torch._int_mm(padded(x, max(24, m), depth), padded(w, columns, depth).T)
+            else:
+                v = t["v"].abs()
+                scales = (t["s"].abs().reshape(m, 1), torch.nn.functional.pad(v, (0, columns - n)).reshape(1, columns)) if each else (t["s"].abs()[0], v[0])
+                found = torch._scaled_mm(padded(x, m, depth), padded(w, columns, depth).T, scale_a=scales[0], scale_b=scales[1],
+                                         out_dtype=torch.bfloat16)
+            return found if found.shape == (m, n) else found[:m, :n].contiguous()
+        return call
+
+    moved = sum(SIZES[kind] * count(dims) for kind, dims in buffers.values())
+    call = f"gemm(a, b -> y{options})" if kind == "i8" else f"scaled_gemm(a, b, s, v -> y{options})"
+    names = ["turned " if one else "" for one in turned]
+    return Case(f"{first} x {second} {names[0]}[{m}, {k}] x {names[1]}[{k}, {n}], {kind}", buffers, call, torch_call, moved)
+
+
 def draw_grouped_gemm(draw):
     """Groups of rows, or of the depth, whose sizes fall by a power; beside the faster of PyTorch's grouped product and a loop."""
     dtype = draw.choice(("bf16", "bf16", "bf16", "f16"))

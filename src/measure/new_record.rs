@@ -99,7 +99,7 @@ impl ProgramRecord {
             lanes: schedule.lanes.iter().map(|lane| LaneRecord::of(lane, program, by_priority)).collect(),
             waits: schedule.waits(),
             events: schedule.events,
-            memory: MemoryRecord::of(schedule),
+            memory: MemoryRecord::of(program, schedule),
             ..ProgramRecord::default()
         }
     }

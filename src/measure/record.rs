@@ -265,11 +265,15 @@ pub struct MemoryRecord {
     pub host: Bytes,
     /// Part of `device` that is scratch memory.
     pub scratch: Bytes,
+    /// Bytes of device memory beside `device` that generated kernels use while they run, such as for copies of the factors of a product;
+    /// absent if there are none.
+    #[serde(default, skip_serializing_if = "Bytes::is_zero")]
+    pub workspace: Bytes,
 }
 
 impl MemoryRecord {
-    /// The bytes that a schedule uses.
-    pub fn of(schedule: &Schedule) -> MemoryRecord {
+    /// The bytes that the schedule of a program uses.
+    pub fn of(program: &Program, schedule: &Schedule) -> MemoryRecord {
         let bytes = |space| Bytes(schedule.bytes(space));
         MemoryRecord {
             device: bytes(Space::Device),
@@ -277,6 +281,7 @@ impl MemoryRecord {
             managed: bytes(Space::Managed),
             host: bytes(Space::Host),
             scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.copies)),
+            workspace: Bytes(schedule.workspaces(program)),
         }
     }
 }

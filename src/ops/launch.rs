@@ -76,6 +76,11 @@ impl Launch {
     }
 }
 
+/// Returns the bytes of workspace that the launches of an operation share. A library's own workspace is not included.
+pub fn workspace(launches: &[Launch]) -> u64 {
+    launches.iter().map(Launch::workspace).max().unwrap_or(0)
+}
+
 impl Launch {
     /// Replaces operand `n` of a kernel by `operands[n]`; returns any other launch unchanged.
     pub(super) fn with_operands(mut self, operands: &[u8]) -> Launch {
@@ -229,8 +234,10 @@ pub struct Gemm {
 /// Scaling factors in `f32` by which 8-bit elements are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scales {
-    /// Operands that hold the factors of `a` and of `b`.
+    /// Operands that hold the factors of `a` and of `b`, or [`Matrix::WORKSPACE`].
     pub operands: [u8; 2],
+    /// Offsets in bytes of the factors in their operands or in the workspace.
+    pub offsets: [u64; 2],
     pub form: ScaleForm,
 }
 

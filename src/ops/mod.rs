@@ -223,6 +223,12 @@ pub trait Operation: Sync {
         vec![elementwise::launch(self.name(), &expression, spec)]
     }
 
+    /// Returns launches that need less workspace than those of [`Operation::launch`] and may take longer, for a device without room for
+    /// it; `None` if there are none.
+    fn sparing_launch(&self, _spec: &Spec) -> Option<Vec<Launch>> {
+        None
+    }
+
     /// Appends to the tape the operations that compute the gradients of this operation's inputs from the gradients of
     /// its outputs. The error is the reason why the operation is not differentiable.
     fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
@@ -454,6 +460,11 @@ impl Spec {
             Some(threads) => vec![Launch::Host { threads }],
             None => self.operation.launch(self),
         }
+    }
+
+    /// Returns launches that need less workspace, as [`Operation::sparing_launch`] does.
+    pub fn sparing_launch(&self) -> Option<Vec<Launch>> {
+        if self.threads.is_some() { None } else { self.operation.sparing_launch(self) }
     }
 
     /// The name of the operation, or of the declared kernel.

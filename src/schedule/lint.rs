@@ -68,23 +68,16 @@ pub enum ScheduleAdvice {
         at: SourceSpan,
     },
 
-    #[error("`{operation}` multiplies `{dtype}` matrices in a format that an {device} does not have")]
-    #[diagnostic(
-        code(aorta::schedule::missing_format),
-        severity(Warning),
-        help(
-            "{architecture} multiplies AMD's `fnuz` formats only, in which the same bits have other values, so AMD's library has no \
-             product of these matrices: `--backend hip` stops there, and the simulator assumes the rate of the `fnuz` formats; \
-             multiply `bf16` or `f16` instead, or use a device with the formats of the Open Compute Project, such as MI355X"
-        )
-    )]
+    #[error("`{operation}` multiplies {what} that an {device} does not have")]
+    #[diagnostic(code(aorta::schedule::missing_format), severity(Warning), help("{help}"))]
     MissingFormat {
         operation: &'static str,
-        dtype: DType,
+        what: String,
         device: String,
-        architecture: String,
+        help: String,
         #[label("multiplies `{dtype}`")]
         at: SourceSpan,
+        dtype: DType,
     },
 
     #[error(
@@ -159,17 +152,33 @@ pub fn lacks_format(spec: &Spec, profile: &Profile) -> bool {
     profile.architecture.starts_with("gfx94") && spec.operation.product(spec).is_some_and(is_float8)
 }
 
+/// Whether both factors of a product are `e5m2`, which NVIDIA's library does not multiply.
+fn lacks_pair(spec: &Spec, profile: &Profile) -> bool {
+    let is_wide = |input: usize| spec.inputs[input].dtype == DType::E5M2;
+    profile.architecture.starts_with("sm_") && spec.operation.product(spec).is_some() && is_wide(0) && is_wide(1)
+}
+
 /// The warning at the first product in a format that the device lacks; `None` if there is none.
 fn missing_format(program: &Program, profile: &Profile) -> Option<ScheduleAdvice> {
+    let lacks = |spec: &&Spec| lacks_format(spec, profile) || lacks_pair(spec, profile);
     let mut ops = program.cycle.iter().flat_map(|step| &step.ops);
-    let (op, spec) = ops.find_map(|op| Some((op, program.op_spec(op).filter(|spec| lacks_format(spec, profile))?)))?;
-    Some(ScheduleAdvice::MissingFormat {
-        operation: spec.operation.name(),
-        dtype: spec.inputs[0].dtype,
-        device: profile.name.clone(),
-        architecture: profile.architecture.clone(),
-        at: op.span.into(),
-    })
+    let (op, spec) = ops.find_map(|op| Some((op, program.op_spec(op).filter(lacks)?)))?;
+    let dtype = spec.inputs[0].dtype;
+    let (what, help) = if lacks_pair(spec, profile) {
+        let help = "cuBLASLt multiplies `e4m3` by `e4m3` or `e5m2`, but has no product of two `e5m2` matrices: `--backend cuda` stops \
+                    there; `cast` one of them to `e4m3` before the product, or both to `f16`, which holds all values of `e5m2`";
+        ("`e5m2` by `e5m2`, a product".to_owned(), help.to_owned())
+    } else {
+        let help = format!(
+            "{} multiplies AMD's `fnuz` formats only, in which the same bits have other values, so AMD's library has no product of these \
+             matrices: `--backend hip` stops there, and the simulator assumes the rate of the `fnuz` formats; multiply `bf16` or `f16` \
+             instead, or use a device with the formats of the Open Compute Project, such as MI355X",
+            profile.architecture
+        );
+        (format!("`{dtype}` matrices in a format"), help)
+    };
+    let (operation, device, at) = (spec.operation.name(), profile.name.clone(), op.span.into());
+    Some(ScheduleAdvice::MissingFormat { operation, what, device, help, at, dtype })
 }
 
 /// Streams with work, in order.

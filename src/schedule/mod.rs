@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use crate::base::{Around, EventId, LaneId, OpId, Space, StreamId};
 use crate::config::Profile;
-use crate::model::{Priority, Program, Sync, Units};
+use crate::model::{OpKind, Priority, Program, Sync, Units};
+use crate::ops;
 use crate::plan::Plan;
 
 pub use advice::{Gain, PlanAdvice, advise, often};
@@ -150,6 +151,33 @@ impl Schedule {
         };
         let blocks = self.around.iter().map(|(_, block)| block.operations());
         self.period.iter().map(launches).chain(blocks).max().unwrap_or(0)
+    }
+
+    /// Bytes of the workspaces of all lanes: on each lane, the most that the generated kernels of one operation need. The workspaces of
+    /// libraries are not included.
+    pub fn workspaces(&self, program: &Program) -> u64 {
+        let mut lanes = vec![0; self.lanes.len()];
+        self.find_workspaces(program, &mut lanes);
+        let blocks = program.around.as_ref().zip(self.around.as_ref());
+        blocks.iter().for_each(|(_, (program, schedule))| schedule.find_workspaces(program, &mut lanes));
+        lanes.into_iter().sum()
+    }
+
+    /// Raises the workspace of each lane to the most that an operation on it needs.
+    fn find_workspaces(&self, program: &Program, lanes: &mut [u64]) {
+        let mut known = vec![None; program.specs.len()];
+        for planned in &self.period {
+            for command in &planned.commands {
+                if let Command::Launch { op, lane } = *command
+                    && let OpKind::Run(id) = program.cycle[planned.step].op(op).kind
+                {
+                    let of_spec = || ops::workspace(&program.spec(id).launch());
+                    let bytes = *known[id.index()].get_or_insert_with(of_spec);
+                    let most = &mut lanes[lane.index()];
+                    *most = bytes.max(*most);
+                }
+            }
+        }
     }
 
     /// Bytes used in a space, including all copies of scratch memory, by the iterations or a block around them.

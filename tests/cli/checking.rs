@@ -88,10 +88,13 @@ fn github_shows_a_line_each() {
 #[test]
 fn a_plan_warns_of_what_a_device_lacks() {
     let sandbox = Sandbox::new();
-    let text =
-        "buffer scale: f32[1]\nstep { scaled_gemm(e4m3[64, 64], e4m3[64, 64], scale, scale, transpose_b: true -> _) }";
-    sandbox.write("narrow.aorta", text);
-    for (profile, warned) in [("mi300x", true), ("h200", false)] {
+    let text = |dtype: &str| {
+        format!("buffer scale: f32[1]\nstep {{ scaled_gemm({dtype}[64, 64], {dtype}[64, 64], scale, scale -> _) }}")
+    };
+    for (profile, dtype, warned) in
+        [("mi300x", "e4m3", true), ("h200", "e4m3", false), ("h200", "e5m2", true), ("mi355x", "e5m2", false)]
+    {
+        sandbox.write("narrow.aorta", &text(dtype));
         let output = sandbox.run(&["plan", "narrow.aorta", "--config", &format!("profile={profile}")]);
         assert_eq!(
             (output.code, output.stderr.contains("aorta::schedule::missing_format")),

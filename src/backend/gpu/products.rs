@@ -104,21 +104,24 @@ impl<A: Api> Context<'_, A> {
             true => reserved(&self.image.works[op.work as usize].launches).unwrap_or(0),
             false => 0,
         };
-        let address = |matrix: &Matrix| {
-            let base = if matrix.operand == Matrix::WORKSPACE { own } else { at(matrix.operand) };
-            base + matrix.offset * matrix.dtype.size()
-        };
+        let base = |operand: u8| if operand == Matrix::WORKSPACE { own } else { at(operand) };
+        let address = |matrix: &Matrix| base(matrix.operand) + matrix.offset * matrix.dtype.size();
         let bias = gemm.epilogue.and_then(|epilogue| epilogue.bias);
         let operands = Addresses {
             a: address(&gemm.a),
             b: address(&gemm.b),
             c: address(&gemm.c),
             bias: bias.map_or(0, at),
-            scales: gemm.scales.map_or([0; 2], |scales| scales.operands.map(at)),
+            scales: gemm
+                .scales
+                .map_or([0; 2], |scales| [0, 1].map(|of| base(scales.operands[of]) + scales.offsets[of])),
         };
         let mut key = gemm.clone();
         for matrix in [&mut key.a, &mut key.b, &mut key.c] {
             matrix.offset = 0;
+        }
+        if let Some(scales) = &mut key.scales {
+            scales.offsets = [0; 2];
         }
         let product = *products.entry((key.clone(), reserved)).or_insert_with(|| {
             calls.products.push(ImageProduct { gemm: key, reserved, uses: Vec::new() });
@@ -187,9 +190,9 @@ impl<A: Api> Chooser<'_, A> {
                 fault: format!("the library has no algorithm for a product of {what}"),
                 help: Some(match gemm.arithmetic {
                     Arithmetic::F8 | Arithmetic::I8 => {
-                        "8-bit matrices need `transpose_b: true` without `transpose_a`, rows of `a`, `b` and `c` that \
-                         are multiples of 16 bytes, and not both `e5m2`; MI300X multiplies only AMD's `fnuz` formats; f16 holds \
-                         all of their values"
+                        "libraries multiply 8-bit matrices of which not both are `e5m2`, by factors of blocks only for a multiple of \
+                         4 rows; if batches have gaps between them, with `transpose_b: true` without `transpose_a` and rows of \
+                         multiples of 16 bytes; MI300X multiplies only AMD's `fnuz` formats; f16 holds all of their values"
                             .to_owned()
                     }
                     _ => "try another element type, or sizes that are multiples of 8".to_owned(),

@@ -1,13 +1,12 @@
-//! Aligned copies of factors whose rows are not aligned to 16 bytes, so that the product reads whole packs.
+//! Copies of factors in the form that a product reads: with rows of whole packs of 16 bytes, or of the transposed factor.
 
-use super::super::kernel::{c_type, index_type, kernel, param, u32_param, u64_param};
+use super::super::kernel::{index_type, kernel, param, u32_param, u64_param};
 use super::super::layout::{aligned, in_packs};
-use super::super::mma;
 use super::super::occupancy::UNITS;
+use super::super::ragged::RAGGED;
+use super::tiling::ALIGNMENT;
+use crate::base::DType;
 use crate::ops::{Arg, Cost, Launch, MapBase, Space, Tensor, TensorMap, Traffic};
-
-/// Number of 16-bit elements in a pack of 16 bytes.
-pub const PACK: u64 = 8;
 
 /// Time in seconds per operation that the product saves if one of its factors is aligned; otherwise, threads shift its
 /// packs. From an earlier kernel on an H100, which took 14.3 ms for 882 GFLOP with two unaligned factors
@@ -27,7 +26,18 @@ const THREADS: u32 = 256;
 /// Number of blocks of the copy.
 const BLOCKS: u64 = 8 * UNITS;
 
-/// Source of a factor of 16-bit elements: the operand itself, or an aligned copy in the workspace.
+/// Numbers of rows and of columns of the tiles that are transposed: the larger ones read and write whole lines of the cache.
+const SIDES: [u64; 2] = [128, 64];
+
+/// Instructions per element of a copy.
+const PER_ELEMENT: f64 = 4.0;
+
+/// Number of elements in a pack of 16 bytes.
+pub fn pack(dtype: DType) -> u64 {
+    ALIGNMENT / dtype.size()
+}
+
+/// Source of a factor: the operand itself, or a copy in the workspace.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Number of the operand in the call.
@@ -38,6 +48,10 @@ pub struct Source {
     pub tensor: Tensor,
     /// Offset in bytes of the copy in the workspace; `None` without a copy.
     pub offset: Option<u64>,
+    /// Whether the copy is that of the transposed operand.
+    is_turned: bool,
+    /// Number of elements of the operand before the first that is copied.
+    start: u64,
 }
 
 impl Source {
@@ -47,11 +61,11 @@ impl Source {
         let as_given = Source::given(operand, given);
         let last = given.dims.len() - 1;
         let mut padded = given.dims;
-        padded.set(last, given.dims[last].next_multiple_of(PACK));
+        padded.set(last, given.dims[last].next_multiple_of(pack(given.dtype)));
         let copy = Tensor::packed(given.dtype, &padded);
         let bytes = copy.bytes();
         let copy = Tensor { dims: given.dims, ..copy };
-        let pays = !aligned(given, PACK) && bytes <= MOST && GAIN * flops > copy_time(given.bytes() + bytes);
+        let pays = !as_given.is_aligned() && bytes <= MOST && GAIN * flops > copy_time(given.bytes() + bytes);
         if pays { Source { tensor: copy, offset: Some(offset), ..as_given } } else { as_given }
     }
 
@@ -60,25 +74,36 @@ impl Source {
     pub fn padded(operand: u8, given: &Tensor, [rows, columns]: [u64; 2], offset: u64) -> Source {
         let (mut dims, last) = (given.dims, given.dims.len() - 1);
         dims.set(last - 1, rows);
-        dims.set(last, columns.next_multiple_of(PACK));
+        dims.set(last, columns.next_multiple_of(pack(given.dtype)));
         let mut tensor = Tensor::packed(given.dtype, &dims);
         tensor.dims.set(last, columns);
         Source { tensor, offset: Some(offset), ..Source::given(operand, given) }
     }
 
+    /// Returns a copy of the transposed factor, whose elements have 8 bits. Its matrices have these numbers of rows and of columns: those
+    /// of the transposed factor, or more that are zero. The copy begins at `offset` in the workspace.
+    pub fn turned(operand: u8, given: &Tensor, sides: [u64; 2], offset: u64) -> Source {
+        Source { is_turned: true, ..Source::padded(operand, given, sides, offset) }
+    }
+
+    /// Returns the copy of elements that begin at this element of the operand.
+    pub fn starting_at(self, start: u64) -> Source {
+        Source { start, ..self }
+    }
+
     /// Returns a factor's operand as its source.
     pub fn given(operand: u8, given: &Tensor) -> Source {
-        Source { operand, given: *given, tensor: *given, offset: None }
+        Source { operand, given: *given, tensor: *given, offset: None, is_turned: false, start: 0 }
     }
 
     /// Whether all rows begin at multiples of 16 bytes.
     pub fn is_aligned(&self) -> bool {
-        aligned(&self.tensor, PACK)
+        aligned(&self.tensor, pack(self.tensor.dtype))
     }
 
     /// Whether the product can read whole packs, including those at the end of a row.
     pub fn in_packs(&self) -> bool {
-        self.offset.is_some() || in_packs(&self.tensor, PACK)
+        self.offset.is_some() || in_packs(&self.tensor, pack(self.tensor.dtype))
     }
 
     /// End of the copy in the workspace, in bytes; 0 without a copy.
@@ -112,7 +137,7 @@ impl Source {
     pub fn copy_cost(&self) -> Option<Cost> {
         self.offset?;
         Some(Cost {
-            instructions: 4.0 * self.tensor.elements() as f64,
+            instructions: PER_ELEMENT * self.tensor.elements() as f64,
             read: Traffic::of(self.given.space, self.given.bytes()),
             written: Traffic::of(Space::Device, self.tensor.bytes()),
             blocks: UNITS,
@@ -123,12 +148,17 @@ impl Source {
     /// Returns the launch of the kernel that writes the copy; `None` without a copy.
     pub fn copy(&self) -> Option<Launch> {
         self.offset?;
+        Some(if self.is_turned { self.turning_copy() } else { self.straight_copy() })
+    }
+
+    /// Returns the launch of the kernel that copies rows.
+    fn straight_copy(&self) -> Launch {
         let (Tensor { dims, strides, dtype, .. }, to) = (&self.given, &self.tensor);
         let last = dims.len() - 1;
-        let (row_packs, rows) = (to.strides[last - 1] / PACK, to.dims[..last].iter().product::<u64>());
+        let (row_packs, rows) = (to.strides[last - 1] / pack(*dtype), to.dims[..last].iter().product::<u64>());
         let params = [
-            param("const T* from", Arg::Operand(self.operand)),
-            param("Pack<u16, 8>* to", self.arg()),
+            param("const E* from", Arg::Operand(self.operand)),
+            param("Pack<E, V>* to", self.arg()),
             u64_param("packs", rows * row_packs),
             u32_param("row_packs", row_packs),
             u32_param("group_rows", to.dims[last - 1].max(1)),
@@ -137,16 +167,47 @@ impl Source {
             u64_param("group", if last == 2 { strides[0] } else { 0 }),
             u64_param("row", strides[last - 1]),
             u64_param("step", strides[last]),
+            u64_param("start", self.start),
         ];
-        let before = format!(
-            "{}typedef {} T;\ntypedef {} I;\n",
-            mma::FUNCTIONS,
-            c_type(*dtype),
-            index_type(rows * row_packs + BLOCKS * u64::from(THREADS))
-        );
+        let index = index_type(rows * row_packs + BLOCKS * u64::from(THREADS));
+        let before = format!("{}typedef {index} I;\n{RAGGED}", elements(*dtype));
         let blocks = (rows * row_packs).div_ceil(u64::from(THREADS)).clamp(1, BLOCKS);
-        Some(Launch::Kernel(kernel("gemm_align", &before, &params, TEXT, blocks, THREADS)))
+        Launch::Kernel(kernel("gemm_align", &before, &params, TEXT, blocks, THREADS))
     }
+
+    /// Returns the launch of the kernel that copies the transposed operand.
+    fn turning_copy(&self) -> Launch {
+        let (Tensor { dims, strides, dtype, .. }, to) = (&self.given, &self.tensor);
+        let last = dims.len() - 1;
+        let groups: u64 = to.dims[..last - 1].iter().product();
+        let (rows, pitch) = (to.dims[last - 1], to.strides[last - 1]);
+        let tiles = |side: u64| [rows.div_ceil(side), pitch.div_ceil(side)];
+        let blocks = |side: u64| groups * tiles(side).iter().product::<u64>();
+        let side = SIDES.into_iter().find(|&side| blocks(side) >= UNITS).unwrap_or(SIDES[1]);
+        let [across, down] = tiles(side);
+        let params = [
+            param("const E* from", Arg::Operand(self.operand)),
+            param("E* to", self.arg()),
+            u32_param("across", across),
+            u32_param("down", down),
+            u32_param("rows", dims[last - 1]),
+            u32_param("width", dims[last]),
+            u32_param("to_rows", rows),
+            u64_param("pitch", pitch),
+            u64_param("group", if last == 2 { strides[0] } else { 0 }),
+            u64_param("row", strides[last - 1]),
+            u64_param("step", strides[last]),
+            u64_param("start", self.start),
+        ];
+        let before = format!("{}#define SIDE {side}\n{RAGGED}", elements(*dtype));
+        Launch::Kernel(kernel("gemm_turn", &before, &params, TURNED, blocks(side), THREADS))
+    }
+}
+
+/// Returns kernel text that defines the type `E`, the bits of an element, and the number `V` of elements in a pack.
+fn elements(dtype: DType) -> String {
+    let bits = ["unsigned char", "unsigned short", "unsigned int"][dtype.size().ilog2() as usize];
+    format!("typedef {bits} E;\n#define V {}\n", pack(dtype))
 }
 
 /// Returns the time in seconds of a copy that reads and writes this many bytes in all.
@@ -158,17 +219,64 @@ pub fn copy_time(bytes: u64) -> f64 {
 /// copy has.
 const TEXT: &str = r#"  for (I i = (I)GLOBAL_INDEX; i < (I)packs; i += (I)gridDim.x * blockDim.x) {
     I number = i / row_packs;
-    u32 column = (u32)(i - number * row_packs) * 8, index = (u32)(number % group_rows);
-    const T* own = from + (i64)(number / group_rows) * (i64)group + (i64)index * (i64)row;
-    Pack<u16, 8> pack = {};
+    u32 column = (u32)(i - number * row_packs) * V, index = (u32)(number % group_rows);
+    const E* own = from + (i64)start + (i64)(number / group_rows) * (i64)group + (i64)index * (i64)row;
+    Pack<E, V> pack = {};
     if (index < rows && step == 1) {
-      pack = neighbours(own, column, width);
+      pack = fetch_row(own, (i64)column, (i64)width);
+#pragma unroll
+      for (u32 e = 0; e < V; e++)
+        if (column + e >= width) pack.at[e] = 0;
     } else if (index < rows) {
 #pragma unroll
-      for (u32 e = 0; e < 8; e++)
-        if (column + e < width) pack.at[e] = own[(i64)(column + e) * (i64)step].bits;
+      for (u32 e = 0; e < V; e++)
+        if (column + e < width) pack.at[e] = own[(i64)(column + e) * (i64)step];
     }
     to[i] = pack;
+  }
+"#;
+
+/// Kernel text: a block transposes a tile of bytes through shared memory. Rows there are one word longer than a tile, and those of each
+/// pack of the copy begin four words later, so that neighbouring threads read from different banks. Elements that only the copy has are
+/// zero.
+const TURNED: &str = r#"  const u32 PITCH = SIDE / 4 + 1, PACKS = SIDE / V, UNITS = SIDE * PACKS / 256;
+  __shared__ u32 words[SIDE * PITCH + PACKS * 4];
+  const u32 tile = (u32)(blockIdx.x % ((u64)across * down)), c0 = tile % across * SIDE, r0 = tile / across * SIDE;
+  const u64 number = blockIdx.x / ((u64)across * down);
+  const E* tile_from = from + (i64)start + (i64)number * (i64)group + (i64)r0 * (i64)row + (i64)c0 * (i64)step;
+  const u32 live_r = r0 < rows ? rows - r0 : 0, live_c = c0 < width ? width - c0 : 0;
+  Held<E> held[UNITS];
+#pragma unroll
+  for (u32 u = 0; u < UNITS; u++) {
+    const u32 unit = threadIdx.x + u * 256, r = unit / PACKS, c = unit % PACKS * V;
+    held[u] = Held<E>();
+    if (r >= live_r || c >= live_c) continue;
+    if (step == 1) {
+      held[u] = read_row(tile_from + (i64)r * (i64)row, (i64)c, (i64)live_c);
+    } else {
+      for (u32 e = 0; e < V; e++)
+        if (c + e < live_c) held[u].packs[0].at[e / 4] |= (u32)tile_from[(i64)r * (i64)row + (i64)(c + e) * (i64)step] << e % 4 * 8;
+    }
+  }
+#pragma unroll
+  for (u32 u = 0; u < UNITS; u++) {
+    const u32 unit = threadIdx.x + u * 256, r = unit / PACKS, c = unit % PACKS * V;
+    union Words { Pack<E, V> elements; u32 w[4]; __device__ Words() {} } all;
+    all.elements = held[u].elements();
+#pragma unroll
+    for (u32 q = 0; q < 4; q++) words[r * PITCH + r / V * 4 + c / 4 + q] = all.w[q];
+  }
+  __syncthreads();
+  const E* elements = (const E*)words;
+#pragma unroll
+  for (u32 u = 0; u < UNITS; u++) {
+    const u32 unit = threadIdx.x + u * 256, c = unit / PACKS, r = unit % PACKS * V;
+    if (c0 + c >= to_rows || r0 + r >= pitch) continue;
+    Pack<E, V> pack = {};
+#pragma unroll
+    for (u32 e = 0; e < V; e++)
+      if (c < live_c && r + e < live_r) pack.at[e] = elements[((r + e) * PITCH + r / V * 4) * 4 + c];
+    *(Pack<E, V>*)(to + ((i64)number * to_rows + c0 + c) * (i64)pitch + r0 + r) = pack;
   }
 "#;
 

@@ -333,17 +333,23 @@ impl Operation for Gemm {
             return launches;
         }
         let products = products(spec);
-        if let Some(aligned) = Aligned::of(spec, &products) {
-            return aligned.launches(spec);
+        match Aligned::of(spec, &products) {
+            Some(aligned) => aligned.launches(spec),
+            None => library_launches(spec, products),
         }
-        let kernel = Finish::of(spec).kernel(spec);
-        match &products[..] {
-            [product] if product.epilogue.is_some() => vec![Launch::Gemm(product.clone(), kernel)],
-            _ => {
-                let products = products.into_iter().map(|product| Launch::Gemm(product, None));
-                products.chain(kernel.map(Launch::Kernel)).collect()
-            }
+    }
+
+    /// Returns the library's product of the factors as they lie in memory, instead of that of copies.
+    fn sparing_launch(&self, spec: &Spec) -> Option<Vec<Launch>> {
+        if let Some(gate) = self.gate(spec) {
+            return Some(gate.launch(spec, self.sparing_launch(&gate.sums(spec))?));
         }
+        if short::applies(spec) || thin::applies(spec) {
+            return None;
+        }
+        let products = products(spec);
+        let can_spare = Aligned::of(spec, &products).is_some_and(|aligned| !aligned.is_needed());
+        can_spare.then(|| library_launches(spec, products))
     }
 
     fn outputs_with_gradients(&self, _: &Spec) -> usize {
@@ -498,6 +504,18 @@ fn products(spec: &Spec) -> Vec<launch::Gemm> {
         aligned::as_row(&product).unwrap_or(product)
     };
     (0..offsets[2].len()).map(product).collect()
+}
+
+/// Returns the launches of the library's products of a call, and of the kernel after them.
+fn library_launches(spec: &Spec, products: Vec<launch::Gemm>) -> Vec<Launch> {
+    let kernel = Finish::of(spec).kernel(spec);
+    match &products[..] {
+        [product] if product.epilogue.is_some() => vec![Launch::Gemm(product.clone(), kernel)],
+        _ => {
+            let products = products.into_iter().map(|product| Launch::Gemm(product, None));
+            products.chain(kernel.map(Launch::Kernel)).collect()
+        }
+    }
 }
 
 /// Returns the epilogue for the library to compute; `None` if a kernel computes it, or without an epilogue.

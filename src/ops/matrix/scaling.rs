@@ -59,7 +59,7 @@ pub fn scales(spec: &Spec) -> Option<Scales> {
         [a, _] if a.dims.len() == 2 => ScaleForm::Blocks,
         _ => ScaleForm::RowsAndColumns,
     };
-    Some(Scales { operands: [2, 3], form })
+    Some(Scales { operands: [2, 3], offsets: [0; 2], form })
 }
 
 /// Returns the inputs with both matrices multiplied by their scaling factors; the products are stored in `room`.

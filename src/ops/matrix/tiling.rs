@@ -60,9 +60,11 @@ const OPERATIONS: f64 = 5500.0;
 const WIDE_OPERATIONS: f64 = 390.0;
 /// Fraction of [`OPERATIONS`] that kernels for rows of any alignment reach.
 const UNALIGNED: f64 = 0.14;
-/// Rate of kernels that load pairs of elements or more, as a multiple of that of kernels that load one by one: only the former copy to
-/// shared memory without registers (measured on an H100: 140 to 225 instead of 55 to 120 TFLOP/s).
+/// Rate of kernels that load [`PAIR`] bytes or more, as a multiple of that of kernels that load less: only the former copy to shared
+/// memory without registers (measured on an H100: 140 to 225 instead of 55 to 120 TFLOP/s with 16 bits, 120 to 137 with `tf32`).
 const PAIRED: f64 = 2.0;
+/// Number of bytes that an instruction copies to shared memory at least.
+const PAIR: u64 = 4;
 /// Time in ns of adding the sums of blocks that share the depth.
 const JOIN: f64 = 3000.0;
 
@@ -86,8 +88,8 @@ struct Division {
 
 impl Division {
     /// The fastest division of `batch` products of m × n × k, and the estimated time of its blocks in ns. `pack` is the number of elements that kernels for rows of any alignment load
-    /// at once; `None` if rows are aligned.
-    fn of((m, n, k, batch): (u64, u64, u64, u64), is_wide: bool, pack: Option<u64>) -> (f64, Division) {
+    /// at once; `None` if rows are aligned. `size` is that of an element in bytes.
+    fn of((m, n, k, batch): (u64, u64, u64, u64), is_wide: bool, pack: Option<u64>, size: u64) -> (f64, Division) {
         let is_unaligned = pack.is_some();
         let tiles: &[u64] = if is_wide || is_unaligned { &SMALL_TILES } else { &TILES };
         let rate = if is_wide {
@@ -95,8 +97,10 @@ impl Division {
         } else if is_unaligned {
             OPERATIONS * UNALIGNED
         } else {
-            OPERATIONS
+            // Matrix units multiply as many bytes of each type.
+            OPERATIONS * 2.0 / size as f64
         };
+        let is_paired = pack.is_some_and(|pack| pack * size >= PAIR);
         let of_division = |rows: u64, columns: u64, parts: u64| {
             let blocks = (m.div_ceil(rows) * n.div_ceil(columns) * batch).max(1) * parts;
             let beside = blocks.div_ceil(UNITS).min(RESIDENT_BLOCKS) as f64;
@@ -106,7 +110,7 @@ impl Division {
                 (false, true) => (PER_LOADED * sides / pack.unwrap_or(1) as f64, UNALIGNED_LATENCY * sides),
                 (false, false) => (0.0, LATENCY),
             };
-            let products = (rows * columns) as f64 / if pack > Some(1) { PAIRED } else { 1.0 };
+            let products = (rows * columns) as f64 / if is_paired { PAIRED } else { 1.0 };
             let area = products.max(loads).max(latency / beside);
             let depth = k.div_ceil(parts) + if is_unaligned { DEPTH_OF_BLOCK } else { 0 };
             let of_block = 2.0 * area * depth as f64;
@@ -160,7 +164,7 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let unaligned: u64 = if pack.is_some() { operands.map(Tensor::bytes).sum() } else { 0 };
     let division = match scaled {
         Some(form) => Division::scaled((m, n, k, batch), form),
-        None => Division::of((m, n, k, batch), !is_narrow && is_vectorized(spec), pack).1,
+        None => Division::of((m, n, k, batch), !is_narrow && is_vectorized(spec), pack, 2).1,
     };
     let tiling = Tiling {
         flops: division.flops,
@@ -239,7 +243,13 @@ fn divided(gemm: &launch::Gemm) -> (f64, Cost) {
     let pack = if is_narrow { pack_of(gemm) } else { None };
     let read = factors.into_iter().map(|(index, matrix)| bytes(index, matrix)).sum();
     let is_wide = matches!(gemm.arithmetic, Arithmetic::F32 | Arithmetic::F64);
-    let (time, division) = Division::of((m, n, k, batch), is_wide, pack);
+    let (time, division) = Division::of((m, n, k, batch), is_wide, pack, size);
+    let division = match gemm.scales {
+        Some(Scales { form: form @ (ScaleForm::RowsAndColumns | ScaleForm::Blocks), .. }) => {
+            Division::scaled((m, n, k, batch), form)
+        }
+        _ => division,
+    };
     let cost = Cost {
         flops: flops(m, n),
         read: Traffic::of(Space::Device, read),

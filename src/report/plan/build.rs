@@ -58,7 +58,7 @@ pub fn build(request: DocumentInputs) -> PlanDocument {
         queues: queues(program, schedule, profile),
         waits: schedule.waits(),
         events: schedule.events,
-        memory: MemoryRecord::of(schedule),
+        memory: MemoryRecord::of(program, schedule),
         initial_values: Some(Text::from(dump::initial_values(program))),
         iterations: iterations(program, plan, schedule),
         setup: setup.flatten(),

@@ -53,6 +53,7 @@ fn figures(a: &PlanDocument, b: &PlanDocument, text: &mut String) {
             ("hardware queues with several streams", document.queues.shared.to_string()),
             ("device memory", memory.device.to_string()),
             ("of it scratch", memory.scratch.to_string()),
+            ("workspace", memory.workspace.to_string()),
             ("pinned memory", memory.pinned.to_string()),
             ("managed memory", memory.managed.to_string()),
             ("host memory", memory.host.to_string()),

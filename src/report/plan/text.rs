@@ -273,6 +273,9 @@ fn queues(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
 fn memory(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     let memory = &document.memory;
     write!(out, "{} of device memory, {} of it scratch", memory.device, memory.scratch)?;
+    if memory.workspace.0 > 0 {
+        write!(out, ", and {} of workspace", memory.workspace)?;
+    }
     for (bytes, space) in [(memory.pinned, "pinned"), (memory.managed, "managed"), (memory.host, "host")] {
         if bytes.0 > 0 {
             write!(out, "; {bytes} of {space} memory")?;

@@ -9,9 +9,9 @@ use crate::backend::collective::{IdExchange, Ids};
 use crate::backend::exhausted::may_be_refused;
 use crate::backend::ranges::Ranges;
 use crate::backend::system::available_memory;
-use crate::base::{Bytes, Space, stage};
+use crate::base::{Bytes, Space, counted, stage};
 use crate::exec::{Driver, ExecError, Fault, Image};
-use crate::ops::{Launch, Tensor};
+use crate::ops::{Launch, Tensor, workspace};
 
 use super::GpuDriver;
 use crate::backend::gpu::api::Api;
@@ -36,6 +36,12 @@ const WORKSPACE: u64 = 32 << 20;
 
 /// Limit of all workspaces together, in bytes.
 const ALL_WORKSPACES: u64 = 4 << 30;
+
+/// Size in bytes up to which a workspace for copies is not replaced: the library's own is larger.
+const FEW_BYTES: u64 = WORKSPACE;
+
+/// Bytes that drivers keep free for code and handles.
+const CODE_BYTES: u64 = 128 << 20;
 
 /// Granularity in bytes at which drivers take memory from a device, and at which another process opens it.
 const BLOCK: u64 = 2 << 20;
@@ -104,8 +110,9 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// First half of the preparation, which a rank does independently of others.
-    fn make(api: Arc<A>, image: Image, cache: Option<&Path>) -> Result<Self, ExecError> {
+    fn make(api: Arc<A>, mut image: Image, cache: Option<&Path>) -> Result<Self, ExecError> {
         api.make_current().map_err(ExecError::device)?;
+        let notes = spare_workspaces(api.as_ref(), &mut image)?;
         let kernels = Kernels::load(api.as_ref(), &wanted::<A>(&image), cache)?;
         let mut driver = GpuDriver {
             streams: Vec::new(),
@@ -138,7 +145,7 @@ impl<A: Api> GpuDriver<A> {
             recorder: None,
             abandoned: false,
             pageable: Pageable { words: Vec::new() },
-            notes: Vec::new(),
+            notes,
             ranges: None,
             api,
             image,
@@ -194,7 +201,7 @@ impl<A: Api> GpuDriver<A> {
                 _ => ExecError::device(fault),
             }
         };
-        let workspaces = self.workspace_bytes(available.saturating_sub(device_bytes));
+        let workspaces = workspace_bytes(self.api.as_ref(), &self.image, available.saturating_sub(device_bytes));
         let all_device = device_bytes + workspaces.iter().sum::<u64>();
         if all_device > available {
             return Err(full(all_device, Space::Device, available, String::new()));
@@ -227,43 +234,6 @@ impl<A: Api> GpuDriver<A> {
             self.workspaces.push((address, bytes));
         }
         Ok(())
-    }
-
-    /// Size in bytes of each lane's workspace: the most that any of its matrix products, convolutions, attention and
-    /// kernels needs. A lane runs one operation at a time, so they share the workspace. `room` is the device memory
-    /// that is left.
-    fn workspace_bytes(&self, room: u64) -> Vec<u64> {
-        // Libraries get a fixed budget; kernels state the bytes that they need.
-        let wish = |launch: &Launch| match launch {
-            Launch::Gemm(..) => WORKSPACE,
-            Launch::Conv(conv, _) if self.api.engine_library().is_some() => {
-                let bytes: u64 = conv.pieces().0.tensors.iter().map(Tensor::bytes).sum();
-                WORKSPACE + (CONVOLUTION_COPIES * bytes).min(room / 2 / self.image.lanes.len() as u64)
-            }
-            Launch::Attention(attention, _) if self.api.engine_library().is_some() => {
-                attention.scratch().min(room / 2 / self.image.lanes.len() as u64)
-            }
-            _ => 0,
-        };
-        let works = self.image.works.iter();
-        let needs: Vec<(u64, u64)> = works
-            .map(|work| {
-                let of_all = |bytes: &dyn Fn(&Launch) -> u64| work.launches.iter().map(bytes).max().unwrap_or(0);
-                let own = match reserved(&work.launches) {
-                    Some(bytes) => bytes + WORKSPACE,
-                    None => of_all(&Launch::workspace),
-                };
-                (of_all(&wish), own)
-            })
-            .collect();
-        let mut lanes = vec![(0, 0); self.image.lanes.len()];
-        for op in &self.image.ops {
-            let (lane, (wanted, bytes)) = (&mut lanes[op.lane as usize], needs[op.work as usize]);
-            *lane = (wanted.max(lane.0), bytes.max(lane.1));
-        }
-        let count = lanes.iter().filter(|lane| lane.0 > 0).count() as u64;
-        let most = ALL_WORKSPACES.checked_div(count).unwrap_or(0);
-        lanes.into_iter().map(|(wanted, bytes)| bytes.max(wanted.min(most))).collect()
     }
 
     /// Creates the unique ids of the communicators whose first member is this rank. The other members need them.
@@ -399,4 +369,73 @@ impl<A: Api> GpuDriver<A> {
         }
         Ok(())
     }
+}
+
+/// Replaces the launches of operations by those that need less workspace if the device has no room for all workspaces. Returns notes for
+/// the record.
+fn spare_workspaces<A: Api>(api: &A, image: &mut Image) -> Result<Vec<String>, ExecError> {
+    let of_works = image.works.iter().map(|work| reserved(&work.launches).unwrap_or(0));
+    if of_works.max().unwrap_or(0) < FEW_BYTES {
+        return Ok(Vec::new());
+    }
+    let room = api.free_memory().map_err(ExecError::device)?.saturating_sub(image.bytes[0] + CODE_BYTES);
+    let needed = |image: &Image| workspace_bytes(api, image, room).iter().sum::<u64>();
+    let before = needed(image);
+    if before <= room {
+        return Ok(Vec::new());
+    }
+    let mut spared = 0;
+    for work in &mut image.works {
+        if let Some(launches) =
+            work.spec.sparing_launch().filter(|launches| workspace(launches) < workspace(&work.launches))
+        {
+            work.launches = launches.into();
+            spared += 1;
+        }
+    }
+    if spared == 0 {
+        return Ok(Vec::new());
+    }
+    let (before, after) = (Bytes(before), Bytes(needed(image)));
+    Ok(vec![format!(
+        "{} without aligned copies of the factors, for which the device lacks memory: {after} of workspace instead of {before}",
+        counted(spared, "product")
+    )])
+}
+
+/// Size in bytes of each lane's workspace: the most that any of its matrix products, convolutions, attention and
+/// kernels needs. A lane runs one operation at a time, so they share the workspace. `room` is the device memory
+/// that is left.
+fn workspace_bytes<A: Api>(api: &A, image: &Image, room: u64) -> Vec<u64> {
+    // Libraries get a fixed budget; kernels state the bytes that they need.
+    let wish = |launch: &Launch| match launch {
+        Launch::Gemm(..) => WORKSPACE,
+        Launch::Conv(conv, _) if api.engine_library().is_some() => {
+            let bytes: u64 = conv.pieces().0.tensors.iter().map(Tensor::bytes).sum();
+            WORKSPACE + (CONVOLUTION_COPIES * bytes).min(room / 2 / image.lanes.len() as u64)
+        }
+        Launch::Attention(attention, _) if api.engine_library().is_some() => {
+            attention.scratch().min(room / 2 / image.lanes.len() as u64)
+        }
+        _ => 0,
+    };
+    let works = image.works.iter();
+    let needs: Vec<(u64, u64)> = works
+        .map(|work| {
+            let of_all = |bytes: &dyn Fn(&Launch) -> u64| work.launches.iter().map(bytes).max().unwrap_or(0);
+            let own = match reserved(&work.launches) {
+                Some(bytes) => bytes + WORKSPACE,
+                None => of_all(&Launch::workspace),
+            };
+            (of_all(&wish), own)
+        })
+        .collect();
+    let mut lanes = vec![(0, 0); image.lanes.len()];
+    for op in &image.ops {
+        let (lane, (wanted, bytes)) = (&mut lanes[op.lane as usize], needs[op.work as usize]);
+        *lane = (wanted.max(lane.0), bytes.max(lane.1));
+    }
+    let count = lanes.iter().filter(|lane| lane.0 > 0).count() as u64;
+    let most = ALL_WORKSPACES.checked_div(count).unwrap_or(0);
+    lanes.into_iter().map(|(wanted, bytes)| bytes.max(wanted.min(most))).collect()
 }
