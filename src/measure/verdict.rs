@@ -49,7 +49,8 @@ const AT_ENDS: &str = "the time before its first and after its last operation";
 
 /// Remedy for gaps during which other streams run operations.
 const NO_FREE_UNITS: &str = "an operation that finds no free units starts when others end: give its stream a higher `priority`, \
-                             launch it before the others, or give each fewer blocks";
+                             launch it before the others, or give each fewer blocks; if operations are short, the device starts \
+                             them one after the other: `--launch graph` or `--fuse`";
 
 /// Remedy for operations of host streams.
 pub const ON_CPU: &str = "the CPU limits it: more `threads` on the host stream, up to the cores of the machine, several host streams, \

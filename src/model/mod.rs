@@ -102,6 +102,7 @@ pub use trace::{TraceFault, Traces};
 pub(crate) use trace::{column as trace_column, source as trace_source};
 pub use turns::{Turn, TurnOrigin, Turns};
 pub use units::Units;
+pub use unknown::figure_elsewhere;
 pub use views::{Extent, Layout, View, Views};
 
 #[derive(Debug)]
