@@ -164,7 +164,7 @@ impl<'a> Analyzer<'a> {
 
     /// A word without a meaning that the caller sets a parameter to whose default is a number; `None` for other values.
     fn unknown_word(&self, given: &Expr, default: &Value) -> Option<String> {
-        let is_set = self.options.set.iter().any(|setting| std::ptr::eq(&raw const setting.value, given));
+        let is_set = self.options.set.iter().any(|setting| std::ptr::eq(&setting.value, given));
         let word = given.as_name().filter(|word| is_set && self.scopes.get(*word).is_none())?;
         matches!(default, Value::Number(_)).then(|| self.names.name(word).to_owned())
     }
