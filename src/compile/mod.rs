@@ -156,7 +156,9 @@ impl Parsed {
         if max_streams.is_some() {
             let lanes = |rank: &RankPlan| schedule::real_streams(&rank.program, max_streams);
             let lanes = unfused.iter().map(lanes).collect();
-            plan::ranks::check_shared(&unfused, lanes).map_err(|error| reporting.all([error]))?;
+            if let Some(error) = plan::ranks::deadlock_on_lanes(&unfused, lanes) {
+                return Err(reporting.all([error]));
+            }
         }
         let all = match options.fuse {
             true => fused(unfused, &reporting),

@@ -151,7 +151,10 @@ fn arguments() {
         (&["--set", "=1"], &["aorta::model::unknown_parameter"]),
         (&["--set", "tokens="], &["aorta::syntax::unexpected_token", "found the end of the value"]),
         (&["--set", "tokens=((("], &["aorta::syntax::"]),
-        (&["--set", "tokens=many"], &["aorta::model::not_allowed", "`tokens` cannot be many", "allowed: a plain number"]),
+        (
+            &["--set", "tokens=many"],
+            &["aorta::model::not_allowed", "`tokens` cannot be many", "allowed: a plain number"],
+        ),
         (&["--set", "tokens=-4"], &["aorta::"]),
         (&["--set", "dtype=f33"], &["aorta::"]),
         (

@@ -59,12 +59,13 @@ pub fn complete_on_one_stream(ranks: &[RankPlan]) -> bool {
     on_lanes(ranks, ranks.iter().map(lanes).collect(), ends).unwrap_or(true)
 }
 
-/// Checks the ranks of a world for deadlocks if streams share real streams: `lanes` has, for each rank, the real stream of each
-/// stream. Operations of an iteration run on a real stream in the order of the text. The ranks have passed [`check`].
-pub fn check_shared(ranks: &[RankPlan], lanes: Vec<Vec<LaneId>>) -> Result<(), PlanError> {
+/// The error for ranks that wait for each other since streams share real streams; `None` if all complete. `lanes` has, for each
+/// rank, the real stream of each stream, which runs the operations of an iteration in the order of the text. The ranks have passed
+/// [`check`].
+pub fn deadlock_on_lanes(ranks: &[RankPlan], lanes: Vec<Vec<LaneId>>) -> Option<PlanError> {
     let is_shared = |lanes: &Vec<LaneId>| lanes.iter().collect::<FxHashSet<_>>().len() < lanes.len();
     let error = lanes.iter().any(is_shared).then(|| on_lanes(ranks, lanes, stuck::explain));
-    error.flatten().flatten().map_or(Ok(()), Err)
+    error.flatten().flatten()
 }
 
 /// Simulates the ranks on these real streams, and returns what `result` finds at the end; `None` if they exchange nothing.
