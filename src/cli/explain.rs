@@ -10,6 +10,7 @@ use include_dir::{Dir, include_dir};
 
 use crate::base::suggest;
 use crate::measure::definitions::{self, DEFINITIONS, Definition};
+use crate::model::figure_elsewhere;
 use crate::ops;
 use crate::report::page::wrapped;
 
@@ -67,7 +68,8 @@ const OPERATION: &str = "operation";
 fn figure(name: &str) -> Result<&'static Definition, InputError> {
     definitions::find(name).ok_or_else(|| {
         let near = suggest::nearest(name, DEFINITIONS.iter().map(|definition| definition.name));
-        let near = near.map(|near| format!("did you mean `metric {near}`? ")).unwrap_or_default();
+        let elsewhere = figure_elsewhere(name).map(|help| format!("{help}; "));
+        let near = elsewhere.or(near.map(|near| format!("did you mean `metric {near}`? "))).unwrap_or_default();
         let help = format!(
             "{near}`aorta explain metric` lists all metrics; the page *Reading the figures* explains the columns of a \
              report"

@@ -111,7 +111,7 @@ enum Command {
     Profile(profile::ProfileArgs),
     /// Show the devices that a run can use
     Devices(devices::DevicesArgs),
-    /// Explain an error or a warning by its code
+    /// Explain an error, a warning, an operation or a metric
     Explain(explain::ExplainArgs),
     /// Write a scenario or a workload with every file that it needs as one text
     Bundle(bundle::BundleArgs),

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
-use crate::base::shell;
+use crate::base::{shell, suggest};
 use crate::config::Settings;
 use crate::syntax;
 
@@ -199,7 +199,30 @@ fn option(argument: &str, words: &[String]) -> Option<String> {
         };
         return known(option).then(|| format!("did you mean `{typed}`?"));
     }
-    OTHER_WAYS.iter().find(|(others, _)| others.contains(&name.as_str())).map(|(_, way)| (*way).to_owned())
+    let other_way =
+        OTHER_WAYS.iter().find(|(others, _)| others.contains(&name.as_str())).map(|(_, way)| (*way).to_owned());
+    other_way.or_else(|| value_of(&command, &name)).or_else(|| of_another_command(&name))
+}
+
+/// The tip for a value in the place of its option, such as `--markdown`; `None` if no option of the command has it, or several do.
+fn value_of(command: &clap::Command, name: &str) -> Option<String> {
+    let has = |arg: &&clap::Arg| arg.get_possible_values().iter().any(|value| value.get_name() == name);
+    let mut options =
+        command.get_arguments().filter(|arg| !arg.is_hide_set()).filter(has).filter_map(clap::Arg::get_long);
+    let option = options.next().filter(|_| options.next().is_none())?;
+    Some(format!("did you mean `--{option} {name}`?"))
+}
+
+/// The tip for an option that other commands have; `None` if none has it.
+fn of_another_command(name: &str) -> Option<String> {
+    let all = Cli::command();
+    let has = |command: &&clap::Command| {
+        command.get_arguments().any(|arg| arg.get_long() == Some(name) && !arg.is_hide_set())
+    };
+    let commands: Vec<String> =
+        all.get_subcommands().filter(has).map(|command| format!("aorta {}", command.get_name())).collect();
+    let names: Vec<&str> = commands.iter().map(String::as_str).collect();
+    (!names.is_empty()).then(|| format!("`--{name}` is an option of {}", suggest::listed(&names)))
 }
 
 /// The tip for a word that belongs to no option: a pair without its option or with spaces, or values with spaces between them.

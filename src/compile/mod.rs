@@ -151,7 +151,15 @@ impl Parsed {
                 return Err(reporting.with_syntax_errors(diagnostics, other.err().unwrap_or_default(), &ast));
             }
         };
+        let max_streams = options.streams.filter(|_| !has_streams).map(NonZeroU32::get);
         let unfused = all_ranks(first, &ast, settings, &reporting, options.progress)?;
+        if max_streams.is_some() {
+            let lanes = |rank: &RankPlan| schedule::real_streams(&rank.program, max_streams);
+            let lanes = unfused.iter().map(lanes).collect();
+            if let Some(error) = plan::ranks::deadlock_on_lanes(&unfused, lanes) {
+                return Err(reporting.all([error]));
+            }
+        }
         let all = match options.fuse {
             true => fused(unfused, &reporting),
             false => Fused { ranks: unfused, ..Fused::default() },
@@ -167,7 +175,7 @@ impl Parsed {
             refused,
             unfused,
             sources: reporting.sources,
-            max_streams: options.streams.filter(|_| !has_streams).map(NonZeroU32::get),
+            max_streams,
         })
     }
 }

@@ -163,7 +163,9 @@ fn corrected(error: &Error, field: Option<&str>, token: &str) -> Option<String> 
         (
             Error::ExpectedIdentifier | Error::ExpectedUnit | Error::ExpectedBoolean | Error::ExpectedInteger,
             Some(inner),
-        ) if is_plain(inner) => Some(format!("leave out the quotes: `{field}: {inner}`")),
+        ) if is_plain(inner) && (*error != Error::ExpectedInteger || inner.parse::<i64>().is_ok()) => {
+            Some(format!("leave out the quotes: `{field}: {inner}`"))
+        }
         _ => None,
     }
 }

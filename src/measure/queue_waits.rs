@@ -14,6 +14,9 @@ use super::record::QueueWaitRecord;
 /// Share of an iteration above which a wait is reported.
 const REPORTED: f64 = 0.05;
 
+/// Share of an iteration that the device spends on starting operations, above which more queues shorten it little.
+const STARTS: f64 = 0.9;
+
 /// Largest number of queues that CUDA accepts.
 const MOST_CONNECTIONS: usize = 32;
 
@@ -27,6 +30,8 @@ pub struct LaneQueues {
     pub rule: QueueRule,
     /// The vendor of the device, as its profile says; `None` without a profile.
     pub vendor: Option<String>,
+    /// Time that the device takes to start an operation that has waited at the head of its queue; 0 without a profile.
+    pub start: Nanos,
 }
 
 impl LaneQueues {
@@ -41,6 +46,9 @@ impl LaneQueues {
             numbers: queues.into_iter().map(|(_, number)| number).collect(),
             rule: profile.map_or(QueueRule::HeadOfLine, |profile| profile.queues.rule),
             vendor: profile.map(|profile| profile.vendor.clone()),
+            start: profile.map_or(Nanos(0), |profile| {
+                Nanos((profile.queues.dispatch.value() + profile.queues.unblock.value()) as i64)
+            }),
         }
     }
 }
@@ -124,7 +132,7 @@ impl QueueWaits {
                     }
                 }
                 None => {
-                    let help = help(queues);
+                    let help = help(queues, trace.spans.len(), trace.time);
                     records.push(QueueWaitRecord { operation, behind, queue, operations: 1, time_ns: time, help });
                 }
             }
@@ -134,11 +142,19 @@ impl QueueWaits {
     }
 }
 
-/// Advice against waits in queues: the number of queues with which no streams share one, as far as the vendor allows it.
-fn help(queues: &LaneQueues) -> String {
+/// Advice against waits in queues: the number of queues with which no streams share one, as far as the vendor allows it. If starting
+/// the operations of an iteration takes nearly all of its `time`, separate queues would not shorten it.
+fn help(queues: &LaneQueues, operations: usize, time: Nanos) -> String {
     let streams = queues.of_lane.iter().flatten().count();
     let share = format!("{streams} streams share {}", counted(queues.numbers.len(), "queue"));
     let otherwise = "launch what can start at once before what waits, or use `--launch graph`";
+    if (queues.start.0 * operations as i64) as f64 >= STARTS * time.0 as f64 {
+        return format!(
+            "{share}: {otherwise}; more queues would help little, since the device needs {} to start each of {operations} \
+             operations after it has waited",
+            queues.start
+        );
+    }
     match queues.vendor.as_deref() {
         Some("amd") => format!("{share}: `--env GPU_MAX_HW_QUEUES={streams}` gives each its own; or {otherwise}"),
         _ if streams <= MOST_CONNECTIONS => {
@@ -183,8 +199,13 @@ mod tests {
     fn found(spans: &[(u32, i64, i64)], rule: QueueRule) -> (Vec<Option<i64>>, Vec<Short>) {
         let (_, plan) = planned(BLOCKED);
         let observed = trace(1000, spans);
-        let queues =
-            LaneQueues { of_lane: vec![Some(0), Some(1), Some(1), Some(1)], numbers: vec![0, 1], rule, vendor: None };
+        let queues = LaneQueues {
+            of_lane: vec![Some(0), Some(1), Some(1), Some(1)],
+            numbers: vec![0, 1],
+            rule,
+            vendor: None,
+            start: Nanos(0),
+        };
         let queue = |span: &Span| queues.of_lane[span.lane.index()];
         let waits = QueueWaits::of(&observed, &plan.steps[0], &queue, rule);
         let records = waits.records(&observed, &queues);
@@ -219,7 +240,10 @@ mod tests {
             numbers: (0..8).collect(),
             rule: QueueRule::HeadOfLine,
             vendor: Some(vendor.to_owned()),
+            start: Nanos(1_050),
         };
+        let long = Nanos(10_000_000);
+        let help = |queues: &LaneQueues| help(queues, 1600, long);
         assert!(
             help(&queues(12, "nvidia")).contains("12 streams share 8 queues: `--env CUDA_DEVICE_MAX_CONNECTIONS=12`")
         );
@@ -227,5 +251,22 @@ mod tests {
         let most = LaneQueues { numbers: (0..32).collect(), ..queues(64, "nvidia") };
         assert!(help(&most).starts_with("64 streams share 32 queues, the most that CUDA has: use at most"));
         assert!(help(&queues(12, "amd")).contains("GPU_MAX_HW_QUEUES=12"));
+    }
+
+    #[test]
+    fn more_queues_do_not_help_if_starting_the_operations_takes_all_of_the_time() {
+        let queues = LaneQueues {
+            of_lane: (0..32).map(|stream| Some(stream % 8)).collect(),
+            numbers: (0..8).collect(),
+            rule: QueueRule::HeadOfLine,
+            vendor: Some("nvidia".to_owned()),
+            start: Nanos(1_050),
+        };
+        assert_eq!(
+            help(&queues, 1600, Nanos(1_588_000)),
+            "32 streams share 8 queues: launch what can start at once before what waits, or use `--launch graph`; more queues \
+             would help little, since the device needs 1.050 µs to start each of 1600 operations after it has waited"
+        );
+        assert!(help(&queues, 1600, Nanos(1_900_000)).contains("CUDA_DEVICE_MAX_CONNECTIONS=32"));
     }
 }

@@ -36,6 +36,9 @@ const OBSERVER: f64 = 0.02;
 /// Share of an iteration's measured time above which the host's launch time counts as the limit.
 const HOST: f64 = 0.9;
 
+/// Time of an iteration without the gate relative to one with it, up to which the host does not hold up the device.
+const HELD_UP: f64 = 1.02;
+
 /// Note about a graph of iterations that would overlap as streams.
 const GRAPHS_DO_NOT_OVERLAP: &str =
     "a graph begins after the previous one has completed, so `sync: end` has no effect on it: the time is a latency";
@@ -183,13 +186,18 @@ fn assumed_note(operations: &[OperationRecord]) -> Option<String> {
     })
 }
 
-/// Warning that the host takes nearly as long to launch an iteration as the device to run it; `None` if it does not.
+/// Warning that the host takes nearly as long to launch an iteration as the device to run it; `None` if it does not, or if iterations
+/// without the gate are as fast.
 fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option<&Times>) -> Option<String> {
     let (issue, headline) = (issue.p50_ns?, time.p50_ns?);
     if mode != LaunchMode::Stream || issue.0 as f64 <= HOST * headline.0 as f64 {
         return None;
     }
-    let waits = match ungated.and_then(|ungated| ungated.p50_ns) {
+    let ungated = ungated.and_then(|ungated| ungated.p50_ns);
+    if ungated.is_some_and(|ungated| ungated.0 as f64 <= HELD_UP * headline.0 as f64) {
+        return None;
+    }
+    let waits = match ungated {
         Some(ungated) => {
             format!("without the gate, the device waits for the host, and an iteration takes {ungated}")
         }
@@ -370,4 +378,29 @@ fn spans(iterations: &[&Iteration]) -> Vec<SpanRecord> {
             .map(|span| SpanRecord { id: span.op.0, start_ns: span.start, end_ns: span.end })
             .collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_launches_in_time_is_no_limit() {
+        let times = |median: i64| Times { p50_ns: Some(Nanos(median)), ..Times::default() };
+        let said = |issue, ungated: Option<i64>| {
+            let ungated = ungated.map(times);
+            waits_for_host(LaunchMode::Stream, &times(126_400), &times(issue), ungated.as_ref())
+        };
+        assert_eq!(said(114_100, Some(126_400)), None, "the gate gains nothing");
+        assert_eq!(said(100_000, Some(140_000)), None, "the launch takes less than 90 % of the time");
+        assert_eq!(
+            said(150_000, Some(149_000)).as_deref(),
+            Some(
+                "as streams: host launch time 150.0 µs for an iteration of 126.4 µs: without the gate, the device waits for the \
+                 host, and an iteration takes 149.0 µs; `--launch graph` launches it by one call"
+            )
+        );
+        assert!(said(126_000, None).is_some_and(|warning| warning.contains(": the device waits for the host;")));
+        assert_eq!(waits_for_host(LaunchMode::Graph, &times(5), &times(100), None), None);
+    }
 }

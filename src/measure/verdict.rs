@@ -43,12 +43,14 @@ const MOSTLY: f64 = 0.5;
 /// on a stream and 3.4 µs between streams. Operations that find no free units wait longer.
 const ORDINARY_GAP: Nanos = Nanos(5_000);
 
-/// Description of gaps during which other streams work, and a usual remedy.
-const BESIDE_OTHERS: (&str, &str) = (
-    "the time between one operation and the next, mostly while other streams run operations",
-    "an operation that finds no free units starts when others end: give its stream a higher `priority`, launch it before the \
-     others, or give each fewer blocks",
-);
+/// Descriptions of gaps of the chain.
+const BETWEEN: &str = "the time between one operation and the next";
+const AT_ENDS: &str = "the time before its first and after its last operation";
+
+/// Remedy for gaps during which other streams run operations.
+const NO_FREE_UNITS: &str = "an operation that finds no free units starts when others end: give its stream a higher `priority`, \
+                             launch it before the others, or give each fewer blocks; if operations are short, the device starts \
+                             them one after the other: `--launch graph` or `--fuse`";
 
 /// Remedy for operations of host streams.
 pub const ON_CPU: &str = "the CPU limits it: more `threads` on the host stream, up to the cores of the machine, several host streams, \
@@ -112,9 +114,14 @@ pub fn verdict(
     if part == "wait" {
         (name, what, help) = waiting(rank, balance);
     }
-    if part == "dependency" && mean_gap(analysis) > ORDINARY_GAP && beside_others(analysis) > MOSTLY {
-        (name, what, help) =
-            ("bound by operations of other streams".to_owned(), BESIDE_OTHERS.0.to_owned(), BESIDE_OTHERS.1);
+    let gap = match part {
+        "dependency" => Some((mean_gap(analysis), BETWEEN)),
+        "idle" => Some((split.idle_ns, AT_ENDS)),
+        _ => None,
+    };
+    if let Some((_, when)) = gap.filter(|(gap, _)| *gap > ORDINARY_GAP && beside_others(analysis, time) > MOSTLY) {
+        name = "bound by operations of other streams".to_owned();
+        (what, help) = (format!("{when}, mostly while other streams run operations"), NO_FREE_UNITS);
     }
     if share > NEARLY_ALL && help == EARLIER {
         help = LESS;
@@ -190,11 +197,12 @@ fn mean_gap(analysis: &AnalysisRecord) -> Nanos {
     Nanos(dependency_ns.0 / chain.len().saturating_sub(1).max(1) as i64)
 }
 
-/// Share of the gaps between the operations of the chain during which, at least, operations of other streams run; 0 if it is not known.
-fn beside_others(analysis: &AnalysisRecord) -> f64 {
-    let (split, busy) = (&analysis.split, analysis.totals.map_or(0, |totals| totals.busy_ns.0));
-    let beside = busy + split.dependency_ns.0 - split.time_ns.0;
-    beside.max(0) as f64 / split.dependency_ns.0.max(1) as f64
+/// Share of the gaps of a part of the chain, `gaps` in all, during which, at least, operations of other streams run; 0 if it is not
+/// known.
+fn beside_others(analysis: &AnalysisRecord, gaps: Nanos) -> f64 {
+    let busy = analysis.totals.map_or(0, |totals| totals.busy_ns.0);
+    let beside = busy + gaps.0 - analysis.split.time_ns.0;
+    beside.max(0) as f64 / gaps.0.max(1) as f64
 }
 
 /// The resource that bounds most of a category's part of the chain, with its name; `None` if none is known.
@@ -288,13 +296,13 @@ fn words(part: &str) -> PartTexts {
         ),
         "dependency" => (
             "bound by gaps between operations",
-            "the time between one operation and the next",
+            BETWEEN,
             "operations are short compared with the gaps between them: fuse them, or give each more work; `--launch \
              graph` shortens the gaps",
         ),
         "idle" => (
             "bound by the start and end of the iteration",
-            "the time before its first and after its last operation",
+            AT_ENDS,
             "the iteration is short compared with its timestamps: give it more work, or overlap iterations with \
              `sync: end`",
         ),
@@ -492,6 +500,32 @@ mod tests {
             "less than half of the gaps is known to be busy"
         );
         assert!(said(950, 500).starts_with("bound by gaps between operations: "), "1.1 µs is an ordinary gap");
+    }
+
+    #[test]
+    fn a_late_start_while_other_streams_work_is_no_idle_time() {
+        let said = |busy: i64| {
+            let split = TimeSplitRecord {
+                time_ns: Nanos(70_000),
+                operations_ns: Nanos(30_000),
+                dependency_ns: Nanos(7_000),
+                idle_ns: Nanos(33_000),
+                chain: (0..6).collect(),
+                ..TimeSplitRecord::default()
+            };
+            let totals = TotalsRecord { busy_ns: Nanos(1000 * busy), ..TotalsRecord::default() };
+            let analysis = analysis(split, &[category("movement", 30_000)]);
+            verdict(&AnalysisRecord { totals: Some(totals), ..analysis }, 0, None, &[])
+        };
+        let (late, help) = said(68);
+        assert_eq!(
+            late,
+            "bound by operations of other streams: 47 % of the critical chain is the time before its first and after its last \
+             operation, mostly while other streams run operations (33.00 µs of 70.00 µs)"
+        );
+        assert_eq!(help, NO_FREE_UNITS);
+        let (idle, _) = said(37);
+        assert!(idle.starts_with("bound by the start and end of the iteration: 47 %"), "{idle}");
     }
 
     #[test]

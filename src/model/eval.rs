@@ -288,6 +288,13 @@ impl Analyzer<'_> {
                 "a buffer" => Some("declare one: `buffer y: f32[4, 8]`"),
                 "a list of weights, such as `[3, 1]`" => Some("write a weight for each value or place"),
                 "`true` or `false`" => Some("write a comparison, such as `n > 0`"),
+                "an index: a whole number" if matches!(found, Value::Tensor { .. } | Value::Label(_)) => Some(
+                    "the elements of a tensor are known only during the run: `gather(x, i)` selects rows by a tensor",
+                ),
+                "a whole number" if matches!(found, Value::Tensor { .. } | Value::Label(_)) => Some(
+                    "the elements of a tensor are known only during the run, and this number before it: take a `param`, a `let` \
+                     or a `draw`",
+                ),
                 "a whole number" if matches!(found, Value::Whole) => Some("write each size: `f32[4, 8]`"),
                 "a whole number" | "an index: a whole number" if matches!(found, Value::Number(_)) => {
                     Some("divide it by a unit for a plain number: `size / 1B`, `time / 1us`")

@@ -57,6 +57,7 @@ mod require;
 mod rewrite;
 mod scopes;
 mod sets;
+mod shipped;
 mod slice;
 mod specs;
 mod stack;
@@ -95,11 +96,13 @@ pub use peers::link;
 pub use program::*;
 pub use rewrite::{Replacement, Rewritten};
 pub use sets::{OpSet, SetPart};
+pub use shipped::STANDARD;
 pub use statistic::Statistic;
 pub use trace::{TraceFault, Traces};
 pub(crate) use trace::{column as trace_column, source as trace_source};
 pub use turns::{Turn, TurnOrigin, Turns};
 pub use units::Units;
+pub use unknown::figure_elsewhere;
 pub use views::{Extent, Layout, View, Views};
 
 #[derive(Debug)]

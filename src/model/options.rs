@@ -120,6 +120,11 @@ impl Analyzer<'_> {
                             option.name
                         ))
                     }
+                    OptionType::Int(..) if matches!(value, Value::Tensor { .. } | Value::Label(_)) => Some(
+                        "the elements of a tensor are known only during the run, and an option before it: take a `param`, a \
+                         `let` or a `draw`"
+                            .to_owned(),
+                    ),
                     OptionType::Number(Dimension::TIME) if plain => Some("write its unit after it: `10us`".to_owned()),
                     OptionType::Number(Dimension::BYTES) if plain => {
                         Some("write its unit after it: `64MiB`".to_owned())

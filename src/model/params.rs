@@ -77,6 +77,11 @@ impl<'a> Analyzer<'a> {
             }
         }
         let default_value = self.eval_word(default, &words);
+        if let Some(word) = given.and_then(|given| self.unknown_word(given, &default_value)) {
+            self.of_another_kind(name, word, (at, default.span), &default_value);
+            self.scopes.declare(name.symbol, Value::Unknown);
+            return;
+        }
         self.presets_of(name, (&default_value, default.span), allowed, &words, given);
         let mut value = default_value.clone();
         if let Some(given) = given {
@@ -157,6 +162,13 @@ impl<'a> Analyzer<'a> {
         })
     }
 
+    /// A word without a meaning that the caller sets a parameter to whose default is a number; `None` for other values.
+    fn unknown_word(&self, given: &Expr, default: &Value) -> Option<String> {
+        let is_set = self.options.set.iter().any(|setting| std::ptr::eq(&setting.value, given));
+        let word = given.as_name().filter(|word| is_set && self.scopes.get(*word).is_none())?;
+        matches!(default, Value::Number(_)).then(|| self.names.name(word).to_owned())
+    }
+
     /// Evaluates an expression that may be a listed word.
     fn eval_word(&mut self, expr: &Expr, words: &[Symbol]) -> Value {
         match expr.as_name() {
@@ -193,23 +205,29 @@ impl<'a> Analyzer<'a> {
             // A list may contain both.
             (Value::Word(_), Value::DType(_)) | (Value::DType(_), Value::Word(_)) if !words.is_empty() => value,
             _ => {
-                let allowed = match default {
-                    Value::Number(number) => number.dimension.describe(),
-                    Value::Bool(_) => "`true` or `false`".to_owned(),
-                    Value::DType(_) => "an element type".to_owned(),
-                    other => other.describe(&self.names),
-                };
-                self.error(ModelError::NotAllowed {
-                    name: self.names.name(name.symbol).to_owned(),
-                    value: value.describe(&self.names),
-                    at: at.into(),
-                    declared: declared.into(),
-                    allowed,
-                    help: "the default determines the kind of value: give a value of that kind".to_owned(),
-                });
+                let value = value.describe(&self.names);
+                self.of_another_kind(name, value, (at, declared), default);
                 Value::Unknown
             }
         }
+    }
+
+    /// Reports a value that is not of the kind of the parameter's default.
+    fn of_another_kind(&mut self, name: Name, value: String, (at, declared): (SrcSpan, SrcSpan), default: &Value) {
+        let allowed = match default {
+            Value::Number(number) => number.dimension.describe(),
+            Value::Bool(_) => "`true` or `false`".to_owned(),
+            Value::DType(_) => "an element type".to_owned(),
+            other => other.describe(&self.names),
+        };
+        self.error(ModelError::NotAllowed {
+            name: self.names.name(name.symbol).to_owned(),
+            value,
+            at: at.into(),
+            declared: declared.into(),
+            allowed,
+            help: "the default determines the kind of value: give a value of that kind".to_owned(),
+        });
     }
 
     /// True if the value is allowed; reports an error otherwise.

@@ -257,7 +257,7 @@ pub(super) fn tensor_member(name: &str, member: &str) -> String {
 }
 
 /// The metric to write for a figure of other tools, as a help; `None` if it is not known.
-pub(super) fn figure_elsewhere(name: &str) -> Option<&'static str> {
+pub fn figure_elsewhere(name: &str) -> Option<&'static str> {
     const FIGURES: [(&[&str], &str); 12] = [
         (
             &["latency", "duration", "elapsed", "runtime", "wall_time", "wall", "makespan"],

@@ -8,6 +8,7 @@ use crate::syntax::written;
 use super::callee::{GRADIENT, MARKERS};
 use super::error::ModelError;
 use super::foreign_calls;
+use super::shipped;
 
 /// Modules of other tools that hold operations.
 const MODULES: [&str; 9] = ["torch", "F", "nn", "np", "cp", "dist", "jnp", "tl", "ops"];
@@ -51,6 +52,8 @@ pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], re
         format!("did you mean `{def}`?")
     } else if let Some(help) = foreign_calls::help(last, value, call, names) {
         help
+    } else if let Some(help) = shipped(&parts) {
+        help
     } else if let Some(near) = suggest::nearest(last, all.clone()).or_else(|| suggest::nearest(&plain, all)) {
         format!("did you mean `{near}`?")
     } else {
@@ -63,6 +66,19 @@ pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], re
     };
     let at = call.callee.iter().map(|part| part.span).reduce(SrcSpan::to).unwrap_or(call.span);
     ModelError::UnknownOperation { name: parts.join("."), at: at.into(), help: Some(help) }
+}
+
+/// Help for a definition of a shipped module that the file does not import; `None` if there is none.
+fn shipped(parts: &[&str]) -> Option<String> {
+    let module = shipped::defining(parts.last()?)?;
+    match parts {
+        [_] => Some(format!(
+            "`std.{module}` has it: write `use std.{module}` at the top of the file, and `{module}.{}(…)`",
+            parts[0]
+        )),
+        [before, _] if *before == module => Some(format!("write `use std.{module}` at the top of the file")),
+        _ => None,
+    }
 }
 
 /// A call of an operation with the inputs, options and outputs of another.

@@ -70,6 +70,10 @@ pub enum OpError {
             None if *op == "copy" && expected.rsplit(' ').next().is_some_and(|dtype| !found.starts_with(dtype)) => {
                 "`copy` keeps the element type: `cast(x -> y)` converts it".to_owned()
             }
+            None if *alike => format!(
+                "all outputs of one `map` have the shape of all its inputs together, here {expected}: compute one of another \
+                 shape by a `map` of its own"
+            ),
             None => format!("change the declaration or the slice behind the arrow, so that it is {expected}"),
         })
     )]
@@ -79,6 +83,8 @@ pub enum OpError {
         found: String,
         /// Groups of ranks for which the call would be valid, as written in a file; `None` if there is none.
         over: Option<String>,
+        /// True if the operation has several outputs, which all have one shape.
+        alike: bool,
         #[label("{found}")]
         at: SourceSpan,
         #[label("the inputs make it {expected}")]

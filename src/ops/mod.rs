@@ -599,7 +599,9 @@ impl Call<'_> {
     /// The error for an output whose type or shape is not the expected one; `source` locates the code from which that
     /// follows.
     fn unlike(&self, given: &Operand, expected: String, found: String, source: miette::SourceSpan) -> OpError {
-        OpError::Output { op: self.operation.name(), expected, found, over: None, at: given.span.into(), call: source }
+        let op = self.operation.name();
+        let alike = op == "map" && self.outputs.len() > 1;
+        OpError::Output { op, expected, found, over: None, alike, at: given.span.into(), call: source }
     }
 
     /// The error for an option whose value is not permitted: `why` states the problem, `help` what to write.

@@ -127,6 +127,13 @@ impl Default for ScheduleOptions {
     }
 }
 
+/// The real stream of each stream of a program, if there are at most `streams` of them; `None` for no limit.
+pub fn real_streams(program: &Program, streams: Option<u32>) -> Vec<LaneId> {
+    // Hardware queues have no effect on which streams share a real one.
+    let topology = Topology { queues: 1, by_priority: false, units_apart: false };
+    lanes::assign(program, topology, streams).1
+}
+
 /// Schedules a program on a device's streams, and the blocks around its iterations.
 pub fn place(program: &Program, plan: &Plan, topology: Topology, options: &ScheduleOptions) -> Schedule {
     let (lanes, lane_of) = lanes::assign(program, topology, options.streams);

@@ -203,6 +203,8 @@ fn every_code_is_explained() {
     assert!(unknown.code == Some(2) && unknown.stderr.contains("no operation `matmul`"), "{}", unknown.stderr);
     let unknown = sandbox.run(&["explain", "metric", "overlp"]);
     assert!(unknown.code == Some(2) && unknown.stderr.contains("did you mean `metric overlap`?"), "{}", unknown.stderr);
+    let elsewhere = sandbox.run(&["explain", "metric", "mfu"]);
+    assert!(elsewhere.stderr.contains("write `flops / time / device.flops`"), "{}", elsewhere.stderr);
     let two = sandbox.run(&["explain", "race", "time"]);
     assert!(two.code == Some(2) && two.stderr.contains("`aorta explain metric time`"), "{}", two.stderr);
     assert_eq!(sandbox.good(&["explain", "race"]), sandbox.good(&["explain", "plan::race"]));

@@ -151,7 +151,10 @@ fn arguments() {
         (&["--set", "=1"], &["aorta::model::unknown_parameter"]),
         (&["--set", "tokens="], &["aorta::syntax::unexpected_token", "found the end of the value"]),
         (&["--set", "tokens=((("], &["aorta::syntax::"]),
-        (&["--set", "tokens=many"], &["aorta::model::unknown_name", "--set tokens:1:1"]),
+        (
+            &["--set", "tokens=many"],
+            &["aorta::model::not_allowed", "`tokens` cannot be many", "allowed: a plain number"],
+        ),
         (&["--set", "tokens=-4"], &["aorta::"]),
         (&["--set", "dtype=f33"], &["aorta::"]),
         (
@@ -421,6 +424,9 @@ fn habits() {
         (&["check", "moe", "--nproc_per_node=4"], "tip: did you mean `--ranks 4`?"),
         (&["exec", "moe", "--iters", "20"], "tip: did you mean `--iterations 20`?"),
         (&["exec", "moe", "--cuda-graph"], "tip: did you mean `--launch graph`?"),
+        (&["exec", "moe", "--svg", "x"], "tip: `--svg` is an option of `aorta plan`"),
+        (&["view", "a.json", "--html", "a.html"], "tip: `--html` is an option of `aorta exec`, `aorta ab`"),
+        (&["report", "a.json", "--markdown"], "tip: did you mean `--format markdown`?"),
         (&["exec", "moe", "-b", "8", "-e", "128M"], "tip: sizes are parameters of the file"),
         (&["exec", "moe", "--top-k", "4"], "tip: `top_k` is a parameter of the file: `--set top_k=4`"),
         (&["exec", "moe", "tokens=64"], "tip: did you mean `--set tokens=64`?"),

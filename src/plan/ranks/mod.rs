@@ -11,7 +11,9 @@ mod stuck;
 
 use std::sync::Arc;
 
-use crate::base::OnceBlock;
+use rustc_hash::FxHashSet;
+
+use crate::base::{LaneId, OnceBlock};
 use crate::model::Program;
 
 use super::{Plan, PlanError};
@@ -52,14 +54,30 @@ pub fn check(ranks: &[RankPlan]) -> Result<(), Vec<PlanError>> {
 /// Whether all ranks complete if each runs all operations of an iteration on one stream, in the order of the text. The ranks have
 /// passed [`check`].
 pub fn complete_on_one_stream(ranks: &[RankPlan]) -> bool {
+    let lanes = |rank: &RankPlan| vec![LaneId(0); rank.program.streams.len()];
+    let ends = |progress: &RankSimulation| progress.under_way().is_empty();
+    on_lanes(ranks, ranks.iter().map(lanes).collect(), ends).unwrap_or(true)
+}
+
+/// The error for ranks that wait for each other since streams share real streams; `None` if all complete. `lanes` has, for each
+/// rank, the real stream of each stream, which runs the operations of an iteration in the order of the text. The ranks have passed
+/// [`check`].
+pub fn deadlock_on_lanes(ranks: &[RankPlan], lanes: Vec<Vec<LaneId>>) -> Option<PlanError> {
+    let is_shared = |lanes: &Vec<LaneId>| lanes.iter().collect::<FxHashSet<_>>().len() < lanes.len();
+    let error = lanes.iter().any(is_shared).then(|| on_lanes(ranks, lanes, stuck::explain));
+    error.flatten().flatten()
+}
+
+/// Simulates the ranks on these real streams, and returns what `result` finds at the end; `None` if they exchange nothing.
+fn on_lanes<T>(ranks: &[RankPlan], lanes: Vec<Vec<LaneId>>, result: impl FnOnce(&RankSimulation) -> T) -> Option<T> {
     let mut tables = Tables::new(ranks);
     if !tables.have_transfers() {
-        return true;
+        return None;
     }
     tables.connect(ranks);
-    let mut progress = RankSimulation::new(ranks, &tables, true);
+    let mut progress = RankSimulation::new(ranks, &tables, lanes);
     progress.run();
-    progress.under_way().is_empty()
+    Some(result(&progress))
 }
 
 fn check_cycles(ranks: &[RankPlan]) -> Result<(), Vec<PlanError>> {
@@ -74,7 +92,7 @@ fn check_cycles(ranks: &[RankPlan]) -> Result<(), Vec<PlanError>> {
         return Err(vec![error]);
     }
     tables.connect(ranks);
-    let mut progress = RankSimulation::new(ranks, &tables, false);
+    let mut progress = RankSimulation::new(ranks, &tables, Vec::new());
     progress.run();
     let differing = progress.differing.iter();
     let errors: Vec<PlanError> = differing.map(|&(first, second)| stuck::differ(&progress, first, second)).collect();

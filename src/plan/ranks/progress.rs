@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{GroupId, OpId};
+use crate::base::{GroupId, LaneId, OpId};
 use crate::model::{self, Step};
 use crate::ops::{Collective, CollectiveKind};
 use crate::plan::StepPlan;
@@ -32,8 +32,9 @@ pub type CallSite = (OperationRun, u32);
 /// The simulation of all ranks.
 pub struct RankSimulation<'a> {
     pub tables: &'a Tables<'a>,
-    /// True if each operation of an iteration waits for the one before it in the text.
-    one_stream: bool,
+    /// For each rank, the real stream of each stream, on which operations of an iteration run in the order of the text. Empty if
+    /// streams share none.
+    shared: Vec<Vec<LaneId>>,
     pub ranks: Vec<RankState<'a>>,
     pub iterations: u32,
     channels: FxHashMap<Channel, ChannelState>,
@@ -84,10 +85,16 @@ struct TransferQueue {
     differs: bool,
 }
 
+/// The next operation of the iteration on the same real stream; `None` for the last one.
+fn next_on_lane(step: &Step, op: OpId, lanes: &[LaneId]) -> Option<OpId> {
+    let lane = |op| lanes[step.op(op).stream.index()];
+    step.ids().skip(op.index() + 1).find(|&next| lane(next) == lane(op))
+}
+
 impl<'a> RankSimulation<'a> {
-    /// Starts a simulation in which no operation is complete. With `one_stream`, all operations of an iteration run in the order
-    /// of the text.
-    pub fn new(ranks: &'a [RankPlan], tables: &'a Tables<'a>, one_stream: bool) -> RankSimulation<'a> {
+    /// Starts a simulation in which no operation is complete. `shared` has, for each rank, the real stream of each stream; it is
+    /// empty if streams share none.
+    pub fn new(ranks: &'a [RankPlan], tables: &'a Tables<'a>, shared: Vec<Vec<LaneId>>) -> RankSimulation<'a> {
         let states = ranks.iter().map(|rank| RankState {
             rank,
             first: 0,
@@ -98,7 +105,7 @@ impl<'a> RankSimulation<'a> {
         });
         RankSimulation {
             tables,
-            one_stream,
+            shared,
             ranks: states.collect(),
             iterations: model::slots(ranks.iter().map(|rank| &*rank.program)) as u32,
             channels: FxHashMap::default(),
@@ -153,8 +160,13 @@ impl<'a> RankSimulation<'a> {
                 return;
             }
             let mut waits = state.waits(iteration);
-            if self.one_stream {
-                waits.iter_mut().skip(1).for_each(|waits| *waits += 1);
+            if let Some(lanes) = self.shared.get(rank as usize) {
+                let mut used = FxHashSet::default();
+                let step = &program.cycle[iteration as usize % program.cycle.len()];
+                for op in step.ids() {
+                    let behind_another = !used.insert(lanes[step.op(op).stream.index()]);
+                    waits[op.index()] += u32::from(behind_another);
+                }
             }
             let free = waits.iter().enumerate().filter(|(_, waits)| **waits == 0);
             self.ready.extend(free.map(|(op, _)| OperationRun { rank, iteration, op: OpId::from(op) }));
@@ -173,9 +185,9 @@ impl<'a> RankSimulation<'a> {
         state.left[index] -= 1;
         let later = state.later.remove(&(node.iteration, node.op)).unwrap_or_default();
         let here = table.followers(step, node.op).iter().map(|&op| (node.iteration, op));
-        let next = OpId(node.op.0 + 1);
-        let next = Some((node.iteration, next)).filter(|_| self.one_stream && next.index() < state.open[index].len());
-        for (iteration, op) in here.chain(later).chain(next) {
+        let lanes = self.shared.get(node.rank as usize);
+        let next = lanes.and_then(|lanes| next_on_lane(&table.program.cycle[step], node.op, lanes));
+        for (iteration, op) in here.chain(later).chain(next.map(|op| (node.iteration, op))) {
             let waits = &mut state.open[(iteration - state.first) as usize][op.index()];
             *waits -= 1;
             if *waits == 0 {
@@ -195,6 +207,11 @@ impl<'a> RankSimulation<'a> {
             self.waiting.remove(&node);
             self.complete(node);
         }
+    }
+
+    /// Whether streams share real streams.
+    pub fn is_shared(&self) -> bool {
+        !self.shared.is_empty()
     }
 
     /// The collective of a call.

@@ -243,7 +243,7 @@ fn transfer_with_another(progress: &RankSimulation, wait: &Wait) -> Option<(Oper
 
 fn circle(progress: &RankSimulation, waits: &[Wait]) -> PlanError {
     let ranks: Vec<u32> = waits.iter().map(|wait| wait.side.0.rank).collect();
-    let who = match ranks.as_slice() {
+    let mut who = match ranks.as_slice() {
         [one] => format!("rank {one} waits for itself"),
         [a, b] => format!("rank {a} and rank {b} wait for each other"),
         many => {
@@ -259,7 +259,13 @@ fn circle(progress: &RankSimulation, waits: &[Wait]) -> PlanError {
         format!("rank {} waits in `{call}` on `{stream}` for rank {}", wait.side.0.rank, wait.for_rank)
     };
     let transfers = waits.iter().any(|wait| progress.call(wait.side).is_transfer());
+    if progress.is_shared() {
+        who += ", since streams share a real stream";
+    }
     let help = match transfers {
+        _ if progress.is_shared() => {
+            "a real stream runs the operations of all streams on it in the order of the text: raise `--streams`, or leave it out"
+        }
         _ if waits.iter().any(|wait| is_copy(progress, wait.side)) => {
             "let every rank execute its copies to others in the same order, or put independent copies on separate streams"
         }
