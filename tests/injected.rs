@@ -69,7 +69,7 @@ fn counted(libraries: &Path, folder: &Path, arguments: &[&str], cache: &str) -> 
 
 /// Which calls of a function fail, one in each run.
 fn turns(count: u64) -> Vec<u64> {
-    let mut turns = match effort::is_long() {
+    let mut turns: Vec<u64> = match effort::is_long() {
         true => (1..=count.min(MOST)).chain([count / 2, count]).collect(),
         false => effort::chosen([1, count]).collect(),
     };
