@@ -21,24 +21,13 @@ pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
   }
   auto gradient_of = [&](u32 r, u32 a, u32 b, u32 c) { return load<C>(gradients[r][(Offset)(a * SY(0) + b * SY(1) + c * SY(2))]); };
   auto place_of = [&](u32 r, u32 a, u32 b, u32 c) { return MAX ? (u32)own_places[r][(a * Y(1) + b) * Y(2) + c] : 0; };
-  // Adds the gradients of a window, whose distance to the first one is given, and its number of elements inside the tensor.
-  auto add = [&](u32 a, u32 b, u32 c, u32 inside, const C (&values)[PLANES], const u32 (&found)[PLANES]) {
-    const u32 window[3] = {from[0] + a, from[1] + b, from[2] + c};
-    if (MAX) {
-      const u32 place = place_in(own, window);
-      EACH_PLANE(r) sums[r] += found[r] == place ? values[r] : C(0);
-    } else {
-      const C share = C(1) / divisor_of(inside);
-      EACH_PLANE(r) sums[r] += values[r] * share;
-    }
-  };
-  // Number of elements of a window along a dimension, found once for all windows that have it in common.
+#if !MAX && MOST(0) * MOST(1) * MOST(2) <= FEW_WINDOWS
+  // Number of elements of a window along a dimension.
   auto length_of = [&](int j, u32 window) {
     u32 first = 0, last = 1;
-    if (!MAX && !WHOLE_DIVISOR) range_along(j, window, first, last);
+    if (!WHOLE_DIVISOR) range_along(j, window, first, last);
     return last - first;
   };
-#if !MAX && MOST(0) * MOST(1) * MOST(2) <= FEW_WINDOWS
   // All gradients are loaded before the first is used.
   T held[MOST(0) * MOST(1) * MOST(2)][PLANES];
 #define EACH_WINDOW _Pragma("unroll") for (u32 e = 0; e < MOST(0) * MOST(1) * MOST(2); e++)
@@ -55,18 +44,25 @@ pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
     EACH_PLANE(r) sums[r] += load<C>(held[e][r]) * share;
   }
 #else
-  for (u32 a = 0; from[0] + a < to[0]; a++) {
-    const u32 deep = length_of(0, from[0] + a);
-    for (u32 b = 0; from[1] + b < to[1]; b++) {
-      const u32 high = deep * length_of(1, from[1] + b);
+  // Adds the gradients of a window, whose distance to the first one is given.
+  auto add = [&](u32 a, u32 b, u32 c, const C (&values)[PLANES], const u32 (&found)[PLANES]) {
+    const u32 window[3] = {from[0] + a, from[1] + b, from[2] + c};
+    if (MAX) {
+      const u32 place = place_in(own, window);
+      EACH_PLANE(r) sums[r] += found[r] == place ? values[r] : C(0);
+    } else {
+      const C share = C(1) / divisor_of(range_of(window));
+      EACH_PLANE(r) sums[r] += values[r] * share;
+    }
+  };
+  for (u32 a = 0; from[0] + a < to[0]; a++)
+    for (u32 b = 0; from[1] + b < to[1]; b++)
       for (u32 c = 0; from[2] + c < to[2]; c++) {
         C values[PLANES];
         u32 found[PLANES];
         EACH_PLANE(r) values[r] = gradient_of(r, a, b, c), found[r] = place_of(r, a, b, c);
-        add(a, b, c, high * length_of(2, from[2] + c), values, found);
+        add(a, b, c, values, found);
       }
-    }
-  }
 #endif
   EACH_PLANE(r) {
     const u32 plane = first + r * groups;

@@ -24,9 +24,9 @@ pub(super) const AHEAD: u64 = 4;
 /// Maximum number of elements of a cell, which a thread writes.
 const LARGEST_CELL: u64 = 64;
 
-/// Maximum number of elements of a cell of which a thread gathers gradients. Neighbouring threads write larger cells far apart, and
-/// threads of single elements or of packs of zeros write neighbouring elements.
-const LARGEST_GATHERED: u64 = 16;
+/// Maximum number of elements of a cell of which a thread gathers gradients if windows have no elements in common. Neighbouring threads
+/// write larger cells far apart, and threads of single elements or of packs of zeros write neighbouring elements.
+const LARGEST_DISJOINT: u64 = 16;
 
 /// Maximum number of elements of a window of which a thread gathers gradients.
 const LARGEST_WINDOW: u64 = 125;
@@ -153,7 +153,8 @@ impl Kernels {
     pub(super) fn gathers(&self) -> bool {
         let Some([size, stride, _, dilation]) = self.grid.steps else { return false };
         let counts = [self.grid.gathered(1)[1], size, stride].map(|sizes| sizes.iter().product::<u64>());
-        let limits = [AT_ONCE, LARGEST_WINDOW, LARGEST_GATHERED];
+        let largest = if self.grid.is_disjoint() { LARGEST_DISJOINT } else { LARGEST_CELL };
+        let limits = [AT_ONCE, LARGEST_WINDOW, largest];
         // A window with a place of its own in a byte, as `is_relative` decides.
         let has_places = !self.shape.is_max || self.indices.is_some() || self.is_relative();
         dilation == [1; 3] && has_places && counts.iter().zip(limits).all(|(count, limit)| *count <= limit)
