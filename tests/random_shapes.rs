@@ -559,7 +559,7 @@ fn softmax_and_scans_of_any_length() {
         let scale = file.pick(&["1", "0.125"]);
         file.add(&format!("softmax({x}, scale: {scale} -> {y})"));
     }
-    for (rows, length) in effort::chosen([(3, 1000), (2, 40_001), (1, 131_072), (3, 65_536)]) {
+    for (rows, length) in effort::chosen([(3, 1000), (2, 40_001), (1, 131_072), (3, 65_536), (16, 9_979)]) {
         let dtype = file.pick(&FLOATS);
         let (x, y) = (file.tensor(dtype, &[rows, length]), file.tensor(dtype, &[rows, length]));
         let reverse = file.below(2) == 0;

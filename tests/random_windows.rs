@@ -178,12 +178,19 @@ fn transposed_convolutions_in_phases() {
     file.check();
 }
 
-/// Adds a pool and its gradients. `lead` is samples and channels, `sizes` and `windows` the spatial dimensions of `x` and `y`.
+/// Adds a pool and its gradients; those of maxima also with indices, at first of any value. `lead` is samples and channels, `sizes` and `windows` the spatial dimensions of `x` and `y`.
 fn pool_both_ways(file: &mut File, dtype: &str, lead: &[u64], sizes: &[u64], windows: &[u64], options: &str) {
     let [x, dx] = [(); 2].map(|()| file.tensor(dtype, &[lead, sizes].concat()));
     let [y, dy] = [(); 2].map(|()| file.tensor(dtype, &[lead, windows].concat()));
     file.add(&format!("pool({x} -> {y}, {options})"));
     file.add(&format!("pool_backward({x}, {dy} -> {dx}, {options})"));
+    if options.contains("mode: max") {
+        let indices = file.indices("i32", &[lead, windows].concat());
+        let [other, again] = [windows, sizes].map(|sizes| file.tensor(dtype, &[lead, sizes].concat()));
+        file.add(&format!("pool_backward({x}, {dy}, {indices} -> {again}, {options})"));
+        file.add(&format!("pool({x} -> {other}, {indices}, {options})"));
+        file.add(&format!("pool_backward({x}, {dy}, {indices} -> {dx}, {options})"));
+    }
 }
 
 #[test]
@@ -389,9 +396,7 @@ fn gradients_of_few_maxima() {
                 (windows, format!("size: {size}, stride: {stride}, padding: {padding}"))
             }
         };
-        let [x, dx] = [(); 2].map(|()| file.tensor(dtype, &[&lead[..], &sizes].concat()));
-        let dy = file.tensor(dtype, &[&lead[..], &windows].concat());
-        file.add(&format!("pool_backward({x}, {dy} -> {dx}, mode: max, {options})"));
+        pool_both_ways(&mut file, dtype, &lead, &sizes, &windows, &format!("mode: max, {options}"));
     }
     // Threads read packs of columns of wide rows. Some rows are no multiple of a pack, and some windows begin within one.
     for mode in effort::chosen(["max", "mean"]) {

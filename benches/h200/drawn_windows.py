@@ -99,7 +99,8 @@ def conv(dtype, tf32, kind, form, sizes, steps, biased, order):
 
 
 def draw_pool(draw):
-    """Pools of fixed and of adaptive windows, and their gradients."""
+    """Pools of fixed and of adaptive windows, and their gradients; those of maxima with the indices of the forward pass, as PyTorch has
+    them."""
     dtype, mode = draw.choice(("bf16", "f16", "f32")), draw.choice(("max", "mean"))
     rank, back = draw.choice((1, 2, 2, 3)), draw.random() < 0.4
     samples, channels = size(draw, 1, 64), size(draw, 1, 256)
@@ -118,7 +119,10 @@ def draw_pool(draw):
     buffers = {name: (dtype, sizes) for name, sizes in shapes.items()}
     if back:
         buffers["d"] = (dtype, shapes["x"])
-    call = f"pool_backward(x, y -> d, {options})" if back else f"pool(x -> y, {options})"
+    call, setup = f"pool_backward(x, y -> d, {options})" if back else f"pool(x -> y, {options})", ""
+    if back and mode == "max":
+        buffers["p"] = ("i32", shapes["y"])
+        call, setup = f"pool_backward(x, y, p -> d, {options})", f"pool(x -> _, p, {options})"
 
     def torch_call(t, torch):
         names = {"max": "max", "mean": "avg"}
@@ -136,4 +140,4 @@ def draw_pool(draw):
         return back_of
 
     what = f"{'gradient of ' if back else ''}{mode} {dtype} {shapes['x']} to {y}"
-    return Case(what, buffers, call, torch_call, moved(buffers) - (SIZES[dtype] * count(shapes["x"]) if back and mode == "mean" else 0))
+    return Case(what, buffers, call, torch_call, moved(buffers) - (SIZES[dtype] * count(shapes["x"]) if back else 0), setup)

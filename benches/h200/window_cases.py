@@ -86,3 +86,7 @@ def pools(draw, dtype: str, quick: bool):
 
     yield Case("pool_backward", dtype, {**buffers, "d": buffers["x"]}, f"pool_backward(x, y -> d, {options})", gradient,
                accumulated(dtype, 8 + math.sqrt(window)))
+    if exact:
+        buffers = {**buffers, "d": buffers["x"], "i": "i32" + shape(*lead, *y)}
+        yield Case("pool_backward", dtype, buffers, f"pool(x -> _, i, {options})  pool_backward(x, y, i -> d, {options})", gradient,
+                   accumulated(dtype, 8 + math.sqrt(window)))

@@ -12,6 +12,7 @@ pub mod backward;
 mod ball;
 mod catalogue;
 mod check;
+mod cluster;
 mod collectives;
 mod compiled;
 mod concat;

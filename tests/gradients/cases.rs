@@ -216,9 +216,13 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
                     (option, (0..sizes.len()).map(windows).collect())
                 }
             };
-            text = format!("f: pool($0 -> @0, mode: {mode}, {option})");
             let [inputs, outputs] = [sizes, windows].map(|sizes| vec![[lead.clone(), sizes].concat()]);
-            Function { statement: &text, inputs, outputs, ..PLAIN }
+            let (more, indices) = match mode == "max" && d.below(2) == 0 {
+                true => (format!("buffer places: i32{:?}\n", outputs[0]), ", places"),
+                false => (String::new(), ""),
+            };
+            text = format!("f: pool($0 -> @0{indices}, mode: {mode}, {option})");
+            return Some(Function { more: &more, statement: &text, inputs, outputs, ..PLAIN }.case(seed));
         }
         "softmax" => Function {
             statement: ["f: softmax($0 -> @0)", "f: softmax($0 -> @0, scale: 0.7)"][d.below(2) as usize],

@@ -51,9 +51,14 @@ impl Generator<'_> {
         };
         let windows = (7 + 2 * padding - 3) / 2 + 1;
         let (x, y) = (tensor_type(dtype, &shape(7)), tensor_type(dtype, &shape(windows)));
-        match self.choices.pick(&[0, 1, 2]) {
+        let indices = tensor_type("i32", &shape(windows));
+        match self.choices.pick(&[0, 1, 2, 3]) {
             0 => Use { text: format!("pool({x}, {options})"), scratch: vec![("", dtype, shape(windows))] },
             1 => Use { text: format!("pool_backward({x}, {y}, {options})"), scratch: vec![("", dtype, shape(7))] },
+            2 => Use {
+                text: format!("pool_backward({x}, {y}, {indices}, adaptive: true)"),
+                scratch: vec![("", dtype, shape(7))],
+            },
             _ => {
                 let text = format!("pool_backward({x}, {y}, adaptive: true)");
                 Use { text, scratch: vec![("", dtype, shape(7))] }

@@ -111,8 +111,9 @@ pub fn pool(rule: &mut Backward) -> Result<(), NoRule> {
     for name in ["size", "stride", "padding", "dilation"] {
         options.extend(attrs.spatial(name, x.dims.len() - 2).map(|of_each| (name, sizes(of_each))));
     }
-    let own = rule.input(0);
-    let found = rule.tape.operation("pool_backward", &options, &[own, gradient], (x.dtype, x.dims));
+    let mut inputs = vec![rule.input(0), gradient];
+    inputs.extend((rule.spec.outputs.len() > 1).then(|| rule.output(1)));
+    let found = rule.tape.operation("pool_backward", &options, &inputs, (x.dtype, x.dims));
     rule.set(0, found);
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Gradients of maxima of windows that lie side by side in the same rows: a block reads these rows at full width, keeps the maximum of each
 //! column, joins the columns of each window, and writes the gradients.
 
+use super::super::cluster::CLUSTER;
 use super::super::kernel::{bounds, param};
 use super::super::occupancy::{BUSY_BLOCKS, LARGEST_CLUSTER, UNITS, WARP};
-use super::cluster::CLUSTER;
 use super::kernel::{AHEAD, Kernels, PACK, Task};
 use super::*;
 
@@ -25,7 +25,7 @@ const LARGEST: u64 = 512;
 /// Minimum size in bytes of a band of windows that contain each element once: a block then reads for longer than it joins columns.
 const MIN_BYTES: u64 = LARGEST * AHEAD * PACK;
 
-impl Kernels<'_> {
+impl Kernels {
     /// The bands of rows that blocks read, if windows divide the planes into them. If each element belongs to one window, threads of single
     /// windows write all gradients, and are as fast unless they read and write parts of packs.
     pub(super) fn bands(&self) -> Option<Bands> {
@@ -64,7 +64,7 @@ impl Bands {
     /// Returns the division; `None` if windows share rows with other ones above or below, if they have few
     /// rows or unaligned ones, or if the maxima of columns do not fit shared memory.
     pub fn of(kernels: &Kernels) -> Option<Bands> {
-        let Kernels { spec, shape, grid } = kernels;
+        let Kernels { spec, shape, grid, .. } = kernels;
         if spec.inputs.len() < 2 {
             return None;
         }

@@ -116,15 +116,21 @@ __device__ inline Column column_of(const Best& best) {
 }
 __device__ inline void join_column(Column& column, Column other) { column = other > column ? other : column; }
 __device__ inline u32 place_of(Column column) { return ~(u32)column; }
+__device__ inline C value_of(Column column) {
+  const u32 order = (u32)(column >> 32);
+  return bits_to_float(order & 0x80000000u ? order & 0x7fffffffu : ~order);
+}
 #elif PLACES
 typedef Best Column;
 __device__ inline Column column_of(const Best& best) { return best; }
 __device__ inline void join_column(Column& column, const Column& other) { column.join(other.value, other.place); }
 __device__ inline u32 place_of(const Column& column) { return column.place; }
+__device__ inline C value_of(const Column& column) { return column.value; }
 #else
 typedef C Column;
 __device__ inline Column column_of(const Best& best) { return best.value; }
 __device__ inline void join_column(Column& column, Column other) { column = MAX ? larger(column, other) : column + other; }
+__device__ inline C value_of(Column column) { return column; }
 #endif
 "#;
 
@@ -186,9 +192,10 @@ pub const JOINED: &str = r#"  __shared__ Pack<Column, COLUMN_PACK> columns[DEPTH
       for (u32 k = 0; k < SIZE(2); k++) join_column(best, joined[i * DEPTH(1) * DEPTH(2) + k]);
 #if PLACES
     places[(u64)plane * (Y(0) * Y(1) * Y(2)) + (window[0] * Y(1) + window[1]) * Y(2) + window[2]] = place_of(best);
-#else
-    const C divisor = divisor_of(range_of(window));
-    store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best : quotient(best, divisor, C(1) / divisor));
+#endif
+#if RESULTS
+    const C divisor = divisor_of(range_of(window)), value = value_of(best);
+    store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? value : quotient(value, divisor, C(1) / divisor));
 #endif
   }
 "#;

@@ -32,17 +32,24 @@ const PER_JOINED: f64 = 6.0;
 /// Instructions per element of a window in shared memory.
 const PER_HELD: f64 = 12.0;
 
-impl Kernels<'_> {
+impl Kernels {
     /// Returns the cost of these kernels.
     pub fn cost(&self, tasks: &[Task]) -> Cost {
         let places = if tasks.len() > 1 { self.windows() * self.place().size() } else { 0 };
         let places = Traffic::of(Space::Device, places);
+        let indices = Spec::bytes_of(self.indices.as_slice());
+        let is_gradient = self.spec.inputs.len() > 1;
+        // A gradient with indices does not read the input of the pool.
+        let (inputs, given) = match (is_gradient, self.indices.is_some()) {
+            (true, true) => (&self.spec.inputs[1..], [indices, Traffic::NONE]),
+            _ => (&self.spec.inputs[..], [Traffic::NONE, indices]),
+        };
         let blocks = |&task: &Task| self.division(task).1.div_ceil(self.block(task));
         Cost {
             flops: self.windows() as f64 * self.grid.window() as f64,
             instructions: tasks.iter().map(|&task| self.instructions(task)).sum(),
-            read: Spec::bytes_of(&self.spec.inputs) + places,
-            written: Spec::bytes_of(&self.spec.outputs) + places,
+            read: Spec::bytes_of(inputs) + given[0] + places,
+            written: Spec::bytes_of(&self.spec.outputs) + given[1] + places,
             blocks: tasks.iter().map(blocks).max().unwrap_or(1).max(1),
             share: tasks.first().map_or(1, |&task| share(self.block(task))),
             ..Cost::default()
@@ -63,7 +70,12 @@ impl Kernels<'_> {
             let of_a_window = PER_WINDOW + PER_HELD * self.grid.window() as f64;
             return threads * PER_POSITION + packs * (PER_PACK + PER_WRITTEN) + windows * of_a_window;
         }
-        let finds_places = matches!(task, Task::Places | Task::PlacesAndZeros | Task::Spread);
+        if task == Task::Fill {
+            let packs = all * self.spec.inputs[0].dtype.size() as f64 / PACK as f64;
+            let most: u64 = self.grid.most().iter().product();
+            return threads * PER_POSITION + packs * PER_WRITTEN + windows * (PER_WINDOW + PER_STEP * most as f64);
+        }
+        let finds_places = matches!(task, Task::Indices | Task::Places | Task::PlacesAndZeros | Task::Spread);
         if let (Task::Bands, Some(bands)) = (task, self.bands()) {
             let of_a_pack = PER_PACK + PER_WRITTEN + PER_TERM * bands.pack as f64;
             let of_columns = PER_HELD * bands.columns(self) as f64;

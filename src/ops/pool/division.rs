@@ -4,7 +4,7 @@ use super::super::kernel::BLOCK;
 use super::super::occupancy::{LARGEST_CLUSTER, UNIT_THREADS, UNITS, WARP};
 use super::columns::{Columns, LARGE};
 use super::grid::Grid;
-use super::kernel::{AHEAD, AT_ONCE, FEW_THREADS, Kernels, Task};
+use super::kernel::{AHEAD, AT_ONCE, FEW_THREADS, FEW_WINDOWS, Kernels, Task};
 use super::*;
 
 /// Maximum number of elements of a window of which a thread reads all, one after the other.
@@ -36,11 +36,10 @@ const LARGER_BLOCK: u64 = 512;
 /// Number of steps of 256 threads up to which the blocks of one cluster read a window, however few windows there are.
 const MANY_STEPS: u64 = 128;
 
-impl Kernels<'_> {
+impl Kernels {
     /// The columns that blocks of a kernel join, if they do.
     pub(super) fn columns(&self, task: Task) -> Option<Columns> {
-        let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros);
-        if !reads || self.grid.strides[0][2] != 1 {
+        if !task.finds() || self.grid.strides[0][2] != 1 {
             return None;
         }
         let element = self.spec.inputs[0].dtype.size();
@@ -134,12 +133,12 @@ impl Kernels<'_> {
     pub(super) fn positions(&self, task: Task) -> (u64, u64) {
         match task {
             Task::Held | Task::Bands => (self.grid.windows(), self.grid.window()),
-            Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread => {
+            Task::Forward | Task::Indices | Task::Places | Task::PlacesAndZeros | Task::Spread => {
                 let tall = self.tall(task);
                 let windows = self.grid.y[0] * self.grid.y[1].div_ceil(tall) * self.grid.y[2];
                 (windows, self.region(task, tall))
             }
-            Task::Scatter => (self.grid.windows(), self.grid.most().iter().product()),
+            Task::Scatter | Task::Fill => (self.grid.windows(), self.grid.most().iter().product()),
             Task::Cells => (self.grid.cells().iter().product(), self.grid.window()),
             // Gradients and places, for maxima.
             Task::Gather => {
@@ -156,9 +155,9 @@ impl Kernels<'_> {
     /// Number of windows, or of cells, along the second dimension that a thread computes from elements that they share.
     pub(super) fn tall(&self, task: Task) -> u64 {
         let Some([size, stride, _, dilation]) = self.grid.steps else { return 1 };
-        let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros);
         let shares = stride[1] < size[1] && dilation == [1; 3] && self.grid.window() <= 2 * AT_ONCE;
-        if !(reads || task == Task::Gather) || !shares || self.threads(task) > 1 || self.columns(task).is_some() {
+        if !(task.finds() || task == Task::Gather) || !shares || self.threads(task) > 1 || self.columns(task).is_some()
+        {
             return 1;
         }
         // Cells of a larger stride share fewer windows.
@@ -188,7 +187,7 @@ impl Kernels<'_> {
 
     /// Whether a thread reads all elements of a position at once, in loops of constant length.
     pub(super) fn is_unrolled(&self, task: Task) -> bool {
-        let has_loops = matches!(task, Task::Backward | Task::Scatter | Task::Held | Task::Bands)
+        let has_loops = matches!(task, Task::Backward | Task::Scatter | Task::Held | Task::Bands | Task::Fill)
             || self.grid.steps.is_none()
             || self.threads(task) > 1;
         !has_loops && self.positions(task).1 <= 2 * AT_ONCE
@@ -201,14 +200,13 @@ impl Kernels<'_> {
 
     /// Whether several threads may read a window.
     fn shares_windows(&self, task: Task) -> bool {
-        let reads = matches!(task, Task::Forward | Task::Places | Task::PlacesAndZeros | Task::Spread);
-        reads && self.columns(task).is_none()
+        (task.finds() || task == Task::Spread) && self.columns(task).is_none()
     }
 
     /// Number of planes in which a thread computes the same position, as long as enough threads remain.
     pub(super) fn planes(&self, task: Task) -> u64 {
         let (positions, elements) = self.positions(task);
-        if self.threads(task) > 1 || matches!(task, Task::Scatter | Task::Held | Task::Bands) {
+        if self.threads(task) > 1 || matches!(task, Task::Scatter | Task::Held | Task::Bands | Task::Fill) {
             return 1;
         }
         let spare = (positions * self.shape.planes / ENOUGH_THREADS).clamp(1, MAX_PLANES);
@@ -216,7 +214,12 @@ impl Kernels<'_> {
         let distance = self.grid.x[2].div_ceil(self.grid.y[2]) * self.spec.inputs[0].dtype.size();
         let cached =
             if matches!(task, Task::Backward | Task::Gather) { MAX_PLANES } else { (CACHED / distance).max(1) };
-        let most = if self.is_unrolled(task) { AT_ONCE / elements.min(AT_ONCE) } else { AHEAD };
+        let most = match task {
+            _ if self.is_unrolled(task) => AT_ONCE / elements.min(AT_ONCE),
+            // A thread finds the divisors of its windows once for all planes, and loads all gradients at once.
+            Task::Backward if !self.shape.is_max && elements <= FEW_WINDOWS => AT_ONCE / elements,
+            _ => AHEAD,
+        };
         // A power of two.
         1 << spare.min(most).min(cached).min(self.shape.planes).ilog2()
     }
@@ -240,6 +243,9 @@ impl Kernels<'_> {
         }
         if let (Task::Bands, Some(bands)) = (task, self.bands()) {
             return (1, bands.blocks() * bands.threads);
+        }
+        if task == Task::Fill {
+            return (1, self.fill().blocks(self) * u64::from(BLOCK));
         }
         let groups = self.shape.planes.div_ceil(self.planes(task));
         if let Some(columns) = self.columns(task) {

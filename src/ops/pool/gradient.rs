@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// `pool_backward(x, dy -> dx)`.
+/// `pool_backward(x, dy, [indices] -> dx)`.
 pub struct PoolBackward;
 
 impl Operation for PoolBackward {
@@ -12,7 +12,7 @@ impl Operation for PoolBackward {
                 name: "pool_backward",
                 summary: "the gradient of `pool` with respect to its input",
                 category: Category::RowWise,
-                inputs: &[Input::Tensor("x"), Input::Tensor("dy")],
+                inputs: &[Input::Tensor("x"), Input::Tensor("dy"), Input::Optional("indices")],
                 outputs: &["dx"],
                 options: OPTIONS,
             }
@@ -32,6 +32,17 @@ impl Operation for PoolBackward {
         }
         // The comparison above guarantees that `dy` has the dimension of channels that this check reads.
         call.needs_narrow_indices(&call.inputs[1], &[1])?;
+        if let Some(indices) = call.inputs.get(2) {
+            call.needs_maxima()?;
+            call.needs_dtype(indices, indices.tensor.dtype == DType::I32, "the indices of a `pool`, of type i32")?;
+            if indices.tensor.dims != dy.dims {
+                let (has, found) = (format!("this is {}", dy.dims), format!("this is {}", indices.tensor.dims));
+                return Err(call.differs(1, has, 2, found, "there is an index for each window"));
+            }
+            if !indices.tensor.contiguous() {
+                return Err(call.gaps(indices, CONTIGUOUS));
+            }
+        }
         Ok(vec![call.output(0, x.dtype, x.dims)?])
     }
 
@@ -49,13 +60,13 @@ impl Operation for PoolBackward {
     }
 
     /// Returns a piece for each sample, since results depend on a single sample.
-    fn pieces(&self, _: &Spec) -> Option<Pieces> {
-        Some(Pieces::Rows(vec![true; 2]))
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        Some(Pieces::Rows(vec![true; spec.inputs.len()]))
     }
 
     /// Returns the kernels of `pool_backward`. The last one adds, for each element of the input, the gradients of the windows
-    /// that contain it. Before it, for `mode: max` with overlapping windows, one or two kernels find the position of each
-    /// window's maximum.
+    /// that contain it. Before it, for `mode: max` with overlapping windows and no given indices, one or two kernels find the position
+    /// of each window's maximum.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let kernels = Kernels::of(spec);
         kernels.gradient().into_iter().flat_map(|task| kernels.launches(task)).collect()
@@ -74,13 +85,20 @@ fn spread(spec: &Spec, inputs: &[&[f64]], dx: &mut [f64]) -> Vec<f64> {
     let (elements, count) = (shape.elements(), shape.windows());
     let mut allowed = Vec::with_capacity(dx.len());
     let planes = inputs[0].chunks(elements).zip(inputs[1].chunks(count)).zip(dx.chunks_mut(elements));
-    for ((x, dy), dx) in planes {
+    for (plane, ((x, dy), dx)) in planes.enumerate() {
         let mut terms = vec![Vec::new(); elements];
         for (window, gradient) in dy.iter().enumerate() {
             let places = shape.places(window);
-            match shape.is_max {
-                true => terms[shape.best(x, &places)].push(*gradient),
-                false => {
+            match (shape.is_max, inputs.get(2)) {
+                // An index outside of its window has no effect.
+                (true, Some(indices)) => match indices[plane * count + window] {
+                    index if index >= 0.0 && shape.spans(window, index as usize) => {
+                        terms[index as usize].push(*gradient);
+                    }
+                    _ => {}
+                },
+                (true, None) => terms[shape.best(x, &places)].push(*gradient),
+                (false, _) => {
                     let share = gradient / shape.divisor(places.len());
                     places.iter().for_each(|&place| terms[place].push(share));
                 }

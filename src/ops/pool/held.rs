@@ -23,7 +23,7 @@ const MAX_RUN: u64 = 8;
 /// Size in bytes of a place in shared memory.
 const PLACE: u64 = 4;
 
-impl Kernels<'_> {
+impl Kernels {
     /// The planes that a block holds, if they fit and if neither single threads compute the gradients of cells nor several threads read
     /// the whole packs of a window as fast.
     pub(super) fn held(&self) -> Option<HeldPlanes> {
@@ -49,7 +49,7 @@ pub struct HeldPlanes {
 impl HeldPlanes {
     /// Returns the division; `None` if planes are large, few, or not contiguous.
     pub fn of(kernels: &Kernels) -> Option<HeldPlanes> {
-        let Kernels { spec, shape, grid } = kernels;
+        let Kernels { spec, shape, grid, .. } = kernels;
         let (elements, windows) = (grid.elements(), grid.windows());
         let bytes = elements * spec.inputs[0].dtype.size();
         let is_flat = spec.inputs[0].contiguous() && spec.outputs[0].contiguous();

@@ -1,5 +1,6 @@
 //! The kernels of pools.
 
+use super::super::cluster::CLUSTER;
 use super::super::kernel::{BLOCK, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
 use super::super::layout::{halves, packs_of_rows};
 use super::super::occupancy::{UNITS, WARP};
@@ -11,6 +12,9 @@ use super::*;
 /// Maximum number of elements that a thread reads at once, of the windows of all its planes.
 pub(super) const AT_ONCE: u64 = 32;
 
+/// Maximum number of windows of an element whose gradients a thread reads at once.
+pub(super) const FEW_WINDOWS: u64 = 4;
+
 /// Number of threads with which each SM has some warps, so that one computes while the others wait for memory.
 pub(super) const FEW_THREADS: u64 = UNITS * 8 * WARP;
 
@@ -20,8 +24,15 @@ pub(super) const AHEAD: u64 = 4;
 /// Maximum number of elements of a cell, which a thread writes.
 const LARGEST_CELL: u64 = 64;
 
+/// Maximum number of elements of a cell of which a thread gathers gradients if windows have no elements in common. Neighbouring threads
+/// write larger cells far apart, and threads of single elements or of packs of zeros write neighbouring elements.
+const LARGEST_DISJOINT: u64 = 16;
+
 /// Maximum number of elements of a window of which a thread gathers gradients.
 const LARGEST_WINDOW: u64 = 125;
+
+/// Number of the indices among the operands of a kernel.
+const INDICES: u8 = 3;
 
 /// Size in bytes of the largest pack, which one instruction reads.
 pub(super) const PACK: u64 = 16;
@@ -31,6 +42,8 @@ pub(super) const PACK: u64 = 16;
 pub enum Task {
     /// Computes the results of windows.
     Forward,
+    /// Computes the maxima of windows, and their indices.
+    Indices,
     /// Finds the place of the maximum of each window, stored in the workspace.
     Places,
     /// Finds the places, and writes zeros to all gradients.
@@ -51,32 +64,69 @@ pub enum Task {
     Held,
     /// Computes the gradients of bands of rows.
     Bands,
+    /// Writes zeros, and the gradients of the elements with the indices that the call gives.
+    Fill,
 }
 
 impl Task {
-    /// Whether a kernel writes or reads the places of maxima.
+    /// Whether a kernel finds a result or a place for each window.
+    pub(super) fn finds(self) -> bool {
+        matches!(self, Task::Forward | Task::Indices | Task::Places | Task::PlacesAndZeros)
+    }
+
+    /// Whether a kernel writes or reads the places of maxima: indices that the call gives, or places in the workspace.
     fn uses_places(self) -> bool {
-        matches!(self, Task::Places | Task::PlacesAndZeros | Task::Backward | Task::Gather | Task::Scatter)
+        matches!(
+            self,
+            Task::Indices
+                | Task::Places
+                | Task::PlacesAndZeros
+                | Task::Backward
+                | Task::Gather
+                | Task::Scatter
+                | Task::Fill
+        )
     }
 }
 
 /// Generates the kernels of a pool.
-pub struct Kernels<'a> {
-    pub(super) spec: &'a Spec,
+pub struct Kernels {
+    /// The call without its indices.
+    pub(super) spec: Spec,
     pub(super) shape: Shape,
     pub(super) grid: Grid,
+    /// The indices of maxima, which a gradient reads and a pool writes; `None` if the call does not name them.
+    pub(super) indices: Option<Tensor>,
 }
 
-impl<'a> Kernels<'a> {
-    pub fn of(spec: &'a Spec) -> Self {
-        let shape = Shape::of(spec);
-        Kernels { spec, shape, grid: Grid::of(spec, &shape) }
+impl Kernels {
+    pub fn of(spec: &Spec) -> Self {
+        let indices = spec.inputs.get(2).or(spec.outputs.get(1)).copied();
+        let mut spec = spec.clone();
+        spec.inputs.truncate(2);
+        spec.outputs.truncate(1);
+        let shape = Shape::of(&spec);
+        let grid = Grid::of(&spec, &shape);
+        Kernels { spec, shape, grid, indices }
+    }
+
+    /// Returns the kernel of a pool.
+    pub fn forward(&self) -> Task {
+        if self.indices.is_some() { Task::Indices } else { Task::Forward }
     }
 
     /// Returns the kernels of a gradient, in order.
     pub fn gradient(&self) -> Vec<Task> {
         if !self.shape.is_max {
             vec![if self.gathers() { Task::Gather } else { Task::Backward }]
+        } else if self.indices.is_some() {
+            vec![if self.gathers() {
+                Task::Gather
+            } else if self.has_few_windows() {
+                Task::Fill
+            } else {
+                Task::Backward
+            }]
         } else if self.has_cells() {
             vec![Task::Cells]
         } else if self.held().is_some() {
@@ -87,20 +137,26 @@ impl<'a> Kernels<'a> {
             vec![Task::Spread]
         } else if self.gathers() {
             vec![Task::Places, Task::Gather]
-        } else if 2 * self.grid.windows() <= self.grid.elements() {
+        } else if self.has_few_windows() {
             vec![Task::PlacesAndZeros, Task::Scatter]
         } else {
             vec![Task::Places, Task::Backward]
         }
     }
 
+    /// Whether most gradients are zero, since an element in two at most is a maximum.
+    pub(super) fn has_few_windows(&self) -> bool {
+        2 * self.grid.windows() <= self.grid.elements()
+    }
+
     /// Whether a thread computes the gradients of a cell from the windows that contain its elements.
     pub(super) fn gathers(&self) -> bool {
         let Some([size, stride, _, dilation]) = self.grid.steps else { return false };
         let counts = [self.grid.gathered(1)[1], size, stride].map(|sizes| sizes.iter().product::<u64>());
-        let limits = [AT_ONCE, LARGEST_WINDOW, LARGEST_CELL];
+        let largest = if self.grid.is_disjoint() { LARGEST_DISJOINT } else { LARGEST_CELL };
+        let limits = [AT_ONCE, LARGEST_WINDOW, largest];
         // A window with a place of its own in a byte, as `is_relative` decides.
-        let has_places = !self.shape.is_max || self.is_relative();
+        let has_places = !self.shape.is_max || self.indices.is_some() || self.is_relative();
         dilation == [1; 3] && has_places && counts.iter().zip(limits).all(|(count, limit)| *count <= limit)
     }
 
@@ -183,7 +239,7 @@ impl<'a> Kernels<'a> {
     /// Whether the place of a maximum is its number in the window, which fits a byte, instead of that in the plane.
     pub(super) fn is_relative(&self) -> bool {
         let is_dilated = |[.., dilation]: [PerAxis; 4]| dilation.iter().any(|&distance| distance > 1);
-        self.is_unrolled(Task::Places) && !self.grid.steps.is_some_and(is_dilated)
+        self.indices.is_none() && self.is_unrolled(Task::Places) && !self.grid.steps.is_some_and(is_dilated)
     }
 
     /// Type of the places of maxima.
@@ -196,14 +252,33 @@ impl<'a> Kernels<'a> {
         Arg::Words(self.spec.operand(operand).strides[..2].to_vec())
     }
 
+    /// Returns the parameter of the indices that the call gives.
+    pub(super) fn indices_param(&self) -> super::super::kernel::Parameter {
+        param("Place* places", Arg::Operand(INDICES))
+    }
+
     /// Whether samples and channels of each operand are one dimension.
     fn is_folded(&self) -> bool {
         let operands = self.spec.inputs.iter().chain(&self.spec.outputs);
         operands.map(|tensor| tensor.strides).all(|strides| strides[0] == self.shape.channels * strides[1])
     }
 
-    /// Returns the kernel of a task, and the kernel that joins the parts of windows if there are any.
+    /// Returns the kernels of a task, with the operands of the call.
     pub fn launches(&self, task: Task) -> Vec<Launch> {
+        let launches = self.launches_without_indices(task);
+        if self.indices.is_none() {
+            return launches;
+        }
+        // The kernels have the indices last, and the call has them before the gradient, or after the results of a pool.
+        launches.into_iter().map(|launch| launch.with_operands(&[0, 1, INDICES, 2])).collect()
+    }
+
+    /// Returns the kernel of a task, and the kernel that joins the parts of windows if there are any. The indices are operand
+    /// [`INDICES`].
+    fn launches_without_indices(&self, task: Task) -> Vec<Launch> {
+        if task == Task::Fill {
+            return vec![self.fill().launch(self)];
+        }
         if let (Task::Held, Some(held)) = (task, self.held()) {
             return vec![held.launch(self)];
         }
@@ -216,7 +291,7 @@ impl<'a> Kernels<'a> {
 
     /// Size in bytes of the places in the workspace, and of the results of parts after them.
     fn workspace(&self, task: Task) -> (u64, u64) {
-        let places = task.uses_places() && self.shape.is_max;
+        let places = task.uses_places() && self.shape.is_max && self.indices.is_none();
         let places = if places { self.place().size() * self.windows() } else { 0 };
         let each = 2 * self.spec.inputs[0].dtype.compute().size();
         let parts = self.parts(task);
@@ -273,10 +348,12 @@ impl<'a> Kernels<'a> {
             ("PLANES", self.planes(task)),
             ("TALL", if task == Task::Gather { 1 } else { self.tall(task) }),
             ("AHEAD", AHEAD),
+            ("FEW_WINDOWS", FEW_WINDOWS),
             ("V", self.pack()),
             ("PACKS", self.row_packs()),
             ("WHOLE", u64::from(self.has_whole_packs())),
             ("ORDERED", u64::from(task != Task::Forward && dtype.compute() == DType::F32)),
+            ("RESULTS", u64::from(matches!(task, Task::Forward | Task::Indices))),
             ("ALIKE", self.alike(task)),
             ("LEADS_X", u64::from(self.leads(0))),
             ("LEADS_D", u64::from(gives && self.leads(2))),
@@ -292,7 +369,10 @@ impl<'a> Kernels<'a> {
             ("SPREADS", u64::from(task == Task::Spread)),
             ("EDGES", u64::from(has_edges)),
             ("HALVES", u64::from(shape.is_max && dtype.size() == 2 && self.pack() > 1)),
-            ("PLACES", u64::from(!matches!(task, Task::Forward | Task::Backward | Task::Gather | Task::Scatter))),
+            (
+                "PLACES",
+                u64::from(!matches!(task, Task::Forward | Task::Backward | Task::Gather | Task::Scatter | Task::Fill)),
+            ),
             ("RELATIVE", u64::from(is_relative)),
             ("UNROLLED", u64::from(self.is_unrolled(task))),
             ("PACKED", u64::from(self.is_packed(task))),
@@ -343,30 +423,38 @@ impl<'a> Kernels<'a> {
             param("const Steps sy", self.steps(1)),
         ];
         let operands: &[(&str, u8)] = match task {
-            Task::Forward => &[("const T* x", 0), ("T* y", 1)],
+            Task::Forward | Task::Indices => &[("const T* x", 0), ("T* y", 1)],
             Task::Places => &[("const T* x", 0)],
             Task::PlacesAndZeros => &[("const T* x", 0), ("T* dx", 2)],
             Task::Backward | Task::Gather | Task::Scatter => &[("const T* y", 1), ("T* dx", 2)],
-            Task::Cells | Task::Spread | Task::Held | Task::Bands => {
+            Task::Cells | Task::Spread | Task::Held | Task::Bands | Task::Fill => {
                 &[("const T* x", 0), ("const T* y", 1), ("T* dx", 2)]
             }
         };
         params.extend(operands.iter().map(|(declaration, operand)| param(*declaration, Arg::Operand(*operand))));
         let (places, of_parts) = self.workspace(task);
-        if task.uses_places() || parts > 1 {
-            params.push(param("Place* places", Arg::Workspace(places + of_parts)));
+        let gives = task.uses_places() && self.indices.is_some();
+        if gives {
+            params.push(self.indices_param());
+        }
+        if (task.uses_places() && !gives) || parts > 1 {
+            let declaration = if gives { "char* workspace" } else { "Place* places" };
+            params.push(param(declaration, Arg::Workspace(places + of_parts)));
         }
         if parts > 1 {
             params.push(u64_param("partial_at", places));
         }
-        if !matches!(task, Task::Forward | Task::Places) {
+        if !matches!(task, Task::Forward | Task::Indices | Task::Places) {
             params.push(param("const Steps so", self.steps(2)));
         }
-        let partial = "  Best* partial = (Best*)((char*)places + partial_at);\n";
+        let partial = match gives {
+            true => "  Best* partial = (Best*)(workspace + partial_at);\n",
+            false => "  Best* partial = (Best*)((char*)places + partial_at);\n",
+        };
         let (shared, join) = (text::SHARED, text::JOIN);
         let body = match task {
-            Task::Backward => text::BACKWARD.to_owned(),
-            Task::Gather => text::GATHER.to_owned(),
+            Task::Backward => elements_text::BACKWARD.to_owned(),
+            Task::Gather => elements_text::GATHER.to_owned(),
             Task::Scatter => [text::SCATTER, text::ADD_ALIKE, text::STORE_SUM].concat(),
             Task::Cells => [text::PER_THREAD, text::STORE_CELL].concat(),
             Task::Spread if joins => [partial, text::FINISH, join, text::STORE_GRADIENT].concat(),
@@ -384,8 +472,8 @@ impl<'a> Kernels<'a> {
         };
         let zeros = if task == Task::PlacesAndZeros && !joins { text::ZERO } else { "" };
         let name = match (task, joins) {
-            (Task::Forward, false) => "pool",
-            (Task::Forward, true) => "pool_join",
+            (Task::Forward | Task::Indices, false) => "pool",
+            (Task::Forward | Task::Indices, true) => "pool_join",
             (Task::Places | Task::PlacesAndZeros, false) => "pool_places",
             (Task::Places | Task::PlacesAndZeros, true) => "pool_places_join",
             (Task::Spread, true) => "pool_backward_join",
@@ -399,7 +487,7 @@ impl<'a> Kernels<'a> {
             _ => "",
         };
         let cluster = match self.clusters(task) && !joins {
-            true => format!("#define CLUSTER_BLOCKS {parts}\n#define THREADS {block}\n{}", cluster::CLUSTER),
+            true => format!("#define CLUSTER_BLOCKS {parts}\n#define THREADS {block}\n{}", CLUSTER),
             false if block > u64::from(BLOCK) => bounds(block as u32),
             false => String::new(),
         };

@@ -5,6 +5,8 @@ mod cluster;
 mod columns;
 mod cost;
 mod division;
+mod elements_text;
+mod fill;
 mod gradient;
 mod grid;
 mod held;
@@ -20,7 +22,7 @@ pub use gradient::PoolBackward;
 use kernel::{Kernels, Task};
 use shape::Shape;
 
-/// `pool(x -> y)`, as `torch.nn.functional.max_pool1d` to `max_pool3d`, `avg_pool…` and `adaptive_…_pool…`.
+/// `pool(x -> y, indices)`, as `torch.nn.functional.max_pool1d` to `max_pool3d`, `avg_pool…` and `adaptive_…_pool…`.
 pub struct Pool;
 
 const LAYOUT: &str = "[samples, channels, spatial sizes]";
@@ -46,10 +48,10 @@ impl Operation for Pool {
         const {
             &Signature {
                 name: "pool",
-                summary: "1-, 2- or 3-dimensional max or average pooling",
+                summary: "1-, 2- or 3-dimensional max or average pooling; also returns the indices of maxima",
                 category: Category::RowWise,
                 inputs: &[Input::Tensor("x")],
-                outputs: &["y"],
+                outputs: &["y", "indices"],
                 options: OPTIONS,
             }
         }
@@ -61,26 +63,45 @@ impl Operation for Pool {
         call.needs_spatial(0, LAYOUT)?;
         call.needs_narrow_indices(&call.inputs[0], &[1])?;
         let x = &call.inputs[0].tensor;
-        let given = call.outputs[0].map(|output| output.tensor.dims);
+        let given = call.outputs.iter().flatten().next().map(|output| output.tensor.dims);
         if call.attrs.bool("adaptive") && given.is_none() {
             return Err(
                 call.no_output("the output's shape sets the number of adaptive windows: write the output, `-> y`")
             );
         }
         let sizes = call.pooled(given)?;
-        Ok(vec![call.output(0, x.dtype, windows::shape(x.dims[0], x.dims[1], sizes))?])
+        let dims = windows::shape(x.dims[0], x.dims[1], sizes);
+        let mut results = vec![call.output(0, x.dtype, dims)?];
+        if call.outputs.len() > 1 {
+            call.needs_maxima()?;
+            results.push(call.output(1, DType::I32, dims)?);
+            if let Some(indices) = call.outputs[1].filter(|indices| !indices.tensor.contiguous()) {
+                return Err(call.gaps(&indices, CONTIGUOUS));
+            }
+        }
+        Ok(results)
+    }
+
+    fn outputs(&self, _: &Attrs, _: usize, given: usize) -> usize {
+        given.clamp(1, 2)
+    }
+
+    fn outputs_with_gradients(&self, _: &Spec) -> usize {
+        1
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        Kernels::of(spec).cost(&[Task::Forward])
+        let kernels = Kernels::of(spec);
+        kernels.cost(&[kernels.forward()])
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        pool(spec, inputs[0], &mut outputs[0]);
+        pool(spec, inputs[0], outputs);
     }
 
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
-        vec![pool(spec, inputs[0], &mut outputs[0])]
+        let tolerance = pool(spec, inputs[0], outputs);
+        std::iter::once(tolerance).chain(outputs.iter().skip(1).map(|_| Tolerance::Exact)).collect()
     }
 
     /// Returns a piece for each sample, since results depend on a single sample.
@@ -89,7 +110,8 @@ impl Operation for Pool {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        Kernels::of(spec).launches(Task::Forward)
+        let kernels = Kernels::of(spec);
+        kernels.launches(kernels.forward())
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -97,8 +119,9 @@ impl Operation for Pool {
     }
 }
 
-/// Computes the result and returns its tolerance.
-fn pool(spec: &Spec, x: &[f64], y: &mut [f64]) -> Tolerance {
+/// Computes the results and the indices, and returns the tolerance of the results.
+fn pool(spec: &Spec, x: &[f64], outputs: &mut [Vec<f64>]) -> Tolerance {
+    let [y, indices @ ..] = outputs else { unreachable!("the signature has results") };
     let shape = Shape::of(spec);
     let precision = Precision::of(spec.inputs[0].dtype.compute());
     let (elements, count) = (shape.elements(), shape.windows());
@@ -108,7 +131,9 @@ fn pool(spec: &Spec, x: &[f64], y: &mut [f64]) -> Tolerance {
         let plane = &x[index / count * elements..][..elements];
         let places = shape.places(index % count);
         if shape.is_max {
-            *y = plane[shape.best(plane, &places)];
+            let best = shape.best(plane, &places);
+            *y = plane[best];
+            indices.iter_mut().for_each(|indices| indices[index] = best as f64);
             continue;
         }
         group.terms.clear();
@@ -122,7 +147,22 @@ fn pool(spec: &Spec, x: &[f64], y: &mut [f64]) -> Tolerance {
     if shape.is_max { Tolerance::Exact } else { Tolerance::Within(allowed) }
 }
 
+/// Help for indices with gaps.
+const CONTIGUOUS: &str = "kernels address indices by the numbers of windows: store them in a buffer of their own";
+
 impl Call<'_> {
+    /// Returns an error if a mean has indices.
+    fn needs_maxima(&self) -> Result<(), OpError> {
+        if self.attrs.word("mode") == "max" {
+            return Ok(());
+        }
+        Err(self.bad_option(
+            "mode",
+            "an average has no indices".to_owned(),
+            "leave out the indices, or write `mode: max`",
+        ))
+    }
+
     /// Number of windows along each spatial dimension of the first input. `given` is the shape of the result, if
     /// known.
     fn pooled(&self, given: Option<Dims>) -> Result<Dims, OpError> {

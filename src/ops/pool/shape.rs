@@ -85,6 +85,23 @@ impl Shape {
         places
     }
 
+    /// Whether an element of a plane is in a window, or between two of its elements that `dilation` separates.
+    pub fn spans(&self, window: usize, place: usize) -> bool {
+        let (mut rest, mut place) = (window as u64, place as u64);
+        let is_within = (0..self.x.len()).rev().all(|axis| {
+            let (own, at) = (rest % self.y[axis], place % self.x[axis]);
+            (rest, place) = (rest / self.y[axis], place / self.x[axis]);
+            match self.steps {
+                None => self.range(axis, own).any(|other| other == at),
+                Some([size, stride, padding, dilation]) => {
+                    let begin = own * stride[axis];
+                    (begin..begin + windows::span(size[axis], dilation[axis])).contains(&(at + padding[axis]))
+                }
+            }
+        });
+        is_within && place == 0
+    }
+
     /// Divisor of a mean of a window with this many elements inside the tensor.
     pub fn divisor(&self, inside: usize) -> f64 {
         match self.steps {

@@ -18,31 +18,35 @@ __device__ inline void split(u32 index, u32 rows, u32 columns, u32 (&at)[3]) {
 __device__ inline i64 plane_at(u32 plane, const Steps& steps) {
   return FOLDED ? plane * steps.channel : plane / CHANNELS * steps.sample + plane % CHANNELS * steps.channel;
 }
-// Returns the range of a window's elements that are inside the tensor.
+// Finds the range of a window's elements along a dimension that are inside the tensor.
+__device__ inline void range_along(int j, u32 window, u32& first, u32& last) {
+  if (X(j) == 1) {
+    first = 0, last = 1;
+  } else if (ADAPTIVE) {
+    first = (u32)((Wide)window * X(j) / Y(j));
+    last = (u32)((((Wide)window + 1) * X(j) + Y(j) - 1) / Y(j));
+  } else {
+    u32 from = window * STRIDE(j), to = from + SPAN(j);
+    if (from < PADDING(j)) from += (PADDING(j) - from + DILATION(j) - 1) / DILATION(j) * DILATION(j);
+    first = from - PADDING(j);
+    to = to < PADDING(j) ? 0 : to - PADDING(j);
+    last = PADDING(j) == 0 || to < X(j) ? to : X(j);
+  }
+}
 __device__ inline Range range_of(const u32 (&window)[3]) {
   Range range;
-  EACH_DIM(j) {
-    if (X(j) == 1) {
-      range.from[j] = 0, range.to[j] = 1;
-    } else if (ADAPTIVE) {
-      range.from[j] = (u32)((Wide)window[j] * X(j) / Y(j));
-      range.to[j] = (u32)((((Wide)window[j] + 1) * X(j) + Y(j) - 1) / Y(j));
-    } else {
-      u32 from = window[j] * STRIDE(j), to = from + SPAN(j);
-      if (from < PADDING(j)) from += (PADDING(j) - from + DILATION(j) - 1) / DILATION(j) * DILATION(j);
-      range.from[j] = from - PADDING(j);
-      to = to < PADDING(j) ? 0 : to - PADDING(j);
-      range.to[j] = PADDING(j) == 0 || to < X(j) ? to : X(j);
-    }
-  }
+  EACH_DIM(j) range_along(j, window[j], range.from[j], range.to[j]);
   return range;
 }
-__device__ inline C divisor_of(const Range& range) {
+// Returns the divisor of a mean of this many elements inside the tensor.
+__device__ inline C divisor_of(u32 inside) {
   // The number of elements with padding may exceed 32 bits.
-  if (WHOLE_DIVISOR) return (C)((u64)SIZE(0) * SIZE(1) * SIZE(2));
+  return WHOLE_DIVISOR ? (C)((u64)SIZE(0) * SIZE(1) * SIZE(2)) : (C)inside;
+}
+__device__ inline C divisor_of(const Range& range) {
   u32 inside = 1;
   EACH_DIM(j) inside *= range.to[j] - range.from[j];
-  return (C)inside;
+  return divisor_of(inside);
 }
 // Returns the range of the windows whose span includes an element. If dilation skips it in a window, it is not the window's maximum.
 __device__ inline Range windows_of(const u32 (&own)[3]) {
@@ -226,7 +230,8 @@ pub const STORE_OF_A_THREAD: &str = r#"  EACH_WINDOW_OF_THREAD(t) {
       if (plane >= planes) break;
 #if PLACES
       places[(u64)plane * (Y(0) * Y(1) * Y(2)) + (own[0] * Y(1) + own[1]) * Y(2) + own[2]] = (Place)best[t][r].place;
-#else
+#endif
+#if RESULTS
       store<C>(y[plane_at(plane, sy) + OFFSET(SY, own)], MAX ? best[t][r].value : quotient(best[t][r].value, divisor, inverse));
 #endif
     }
@@ -421,7 +426,8 @@ pub const STORE_SUM: &str = "  if (leads) store<C>(dx[plane_at(plane, so) + OFFS
 pub const STORE: &str = r#"  if (lane > 0) return;
 #if PLACES
   places[index] = best.place;
-#else
+#endif
+#if RESULTS
   store<C>(y[plane_at(plane, sy) + OFFSET(SY, window)], MAX ? best.value : best.value / divisor_of(range));
 #endif
 "#;
@@ -466,117 +472,4 @@ pub const ADD_ALIKE: &str = r#"  const Range windows = windows_of(own);
         leads = leads && number >= (window[0] * Y(1) + window[1]) * Y(2) + window[2];
         sum += gradient_of(at, number);
       }
-"#;
-
-/// Kernel text: a thread computes the gradients of the element at one position of `PLANES` planes, which are `groups` planes apart,
-/// from the windows that contain it. The next elements of the row, `ALIKE` in all, have the same gradient.
-pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
-  if (index >= count) return;
-  u32 own[3];
-  const u32 first = (u32)(index / (X(0) * X(1) * (X(2) / ALIKE)));
-  split((u32)(index % (X(0) * X(1) * (X(2) / ALIKE))), X(1), X(2) / ALIKE, own);
-  own[2] *= ALIKE;
-  const Range windows = windows_of(own);
-  const u32 (&from)[3] = windows.from, (&to)[3] = windows.to;
-  const T* gradients[PLANES];
-  const Place* own_places[PLANES];
-  C sums[PLANES];
-  EACH_PLANE(r) {
-    const u32 plane = first + r * groups, valid = plane < planes ? plane : first;
-    gradients[r] = y + plane_at(valid, sy) + OFFSET(SY, from);
-    own_places[r] = places + (u64)valid * (Y(0) * Y(1) * Y(2)) + (from[0] * Y(1) + from[1]) * Y(2) + from[2];
-    sums[r] = 0;
-  }
-  auto gradient_of = [&](u32 r, u32 a, u32 b, u32 c) { return load<C>(gradients[r][(Offset)(a * SY(0) + b * SY(1) + c * SY(2))]); };
-  auto place_of = [&](u32 r, u32 a, u32 b, u32 c) { return MAX ? (u32)own_places[r][(a * Y(1) + b) * Y(2) + c] : 0; };
-  // Adds the gradients of a window, whose distance to the first one is given.
-  auto add = [&](u32 a, u32 b, u32 c, const C (&values)[PLANES], const u32 (&found)[PLANES]) {
-    const u32 window[3] = {from[0] + a, from[1] + b, from[2] + c};
-    if (MAX) {
-      const u32 place = place_in(own, window);
-      EACH_PLANE(r) sums[r] += found[r] == place ? values[r] : C(0);
-    } else {
-      const C share = C(1) / divisor_of(range_of(window));
-      EACH_PLANE(r) sums[r] += values[r] * share;
-    }
-  };
-  for (u32 a = 0; from[0] + a < to[0]; a++)
-    for (u32 b = 0; from[1] + b < to[1]; b++)
-      for (u32 c = 0; from[2] + c < to[2]; c++) {
-        C values[PLANES];
-        u32 found[PLANES];
-        EACH_PLANE(r) values[r] = gradient_of(r, a, b, c), found[r] = place_of(r, a, b, c);
-        add(a, b, c, values, found);
-      }
-  EACH_PLANE(r) {
-    const u32 plane = first + r * groups;
-    if (plane >= planes) return;
-    Pack<T, ALIKE> alike;
-#pragma unroll
-    for (u32 v = 0; v < ALIKE; v++) store<C>(alike.at[v], sums[r]);
-    *(Pack<T, ALIKE>*)(dx + plane_at(plane, so) + OFFSET(SD, own)) = alike;
-  }
-"#;
-
-/// Kernel text: a thread computes the gradients of a cell, `CELL` elements along each dimension, at one position of `PLANES` planes.
-/// Elements of a cell share their windows, and their places in these are constants.
-pub const GATHER: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
-  if (index >= count) return;
-  u32 cell[3], start[3], last[3];
-  const u32 first = (u32)(index / (CELLS(0) * CELLS(1) * CELLS(2)));
-  split((u32)(index % (CELLS(0) * CELLS(1) * CELLS(2))), CELLS(1), CELLS(2), cell);
-  EACH_DIM(j) start[j] = cell[j] * CELL(j), last[j] = cell[j] * (CELL(j) / STRIDE(j)) + NEXT(j);
-  // The window with the number `e`: along each dimension, `BACK` windows before the last one that contains an element of the cell.
-#define BACK(j, e) (j == 0 ? e / (MOST(1) * MOST(2)) : j == 1 ? e / MOST(2) % MOST(1) : e % MOST(2))
-#define EACH_NUMBER _Pragma("unroll") for (u32 e = 0; e < MOST(0) * MOST(1) * MOST(2); e++)
-#define EACH_WINDOW \
-  EACH_NUMBER if (const u32 window[3] = {last[0] - BACK(0, e), last[1] - BACK(1, e), last[2] - BACK(2, e)}; \
-                  window[0] < Y(0) && window[1] < Y(1) && window[2] < Y(2))
-  const T* gradients[PLANES];
-  const Place* own_places[PLANES];
-  C values[MOST(0) * MOST(1) * MOST(2)][PLANES];
-  u32 found[MOST(0) * MOST(1) * MOST(2)][PLANES];
-  EACH_PLANE(r) {
-    const u32 plane = first + r * groups, valid = plane < planes ? plane : first;
-    gradients[r] = y + plane_at(valid, sy) + OFFSET(SY, last);
-    own_places[r] = places + (u64)valid * (Y(0) * Y(1) * Y(2)) + (last[0] * Y(1) + last[1]) * Y(2) + last[2];
-    EACH_NUMBER values[e][r] = 0, found[e][r] = NOWHERE;
-  }
-  EACH_WINDOW {
-    EACH_PLANE(r) {
-      values[e][r] = load<C>(*(gradients[r] - (BACK(0, e) * SY(0) + BACK(1, e) * SY(1) + BACK(2, e) * SY(2))));
-      if (MAX) found[e][r] = *(own_places[r] - ((BACK(0, e) * Y(1) + BACK(1, e)) * Y(2) + BACK(2, e)));
-    }
-  }
-  if (!MAX) {
-    EACH_WINDOW {
-      const C share = C(1) / divisor_of(range_of(window));
-      EACH_PLANE(r) values[e][r] *= share;
-    }
-  }
-  EACH_PLANE(r) {
-    const u32 plane = first + r * groups;
-    if (plane >= planes) return;
-    T* to = dx + plane_at(plane, so) + OFFSET(SD, start);
-#pragma unroll
-    for (i32 i = 0; i < CELL(0); i++)
-#pragma unroll
-      for (i32 j = 0; j < CELL(1); j++) {
-        if ((X(0) % CELL(0) > 0 && start[0] + i >= X(0)) || (X(1) % CELL(1) > 0 && start[1] + j >= X(1))) continue;
-        Elements row;
-#pragma unroll
-        for (i32 k = 0; k < CELL(2); k++) {
-          C sum = 0;
-          EACH_NUMBER {
-            // Place of the element in the window.
-#define PLACE_IN(j, own) (own + (i32)PADDING(j) - ((i32)NEXT(j) - (i32)BACK(j, e)) * (i32)STRIDE(j))
-            const i32 a = PLACE_IN(0, i), b = PLACE_IN(1, j), c = PLACE_IN(2, k);
-            if (a < 0 || a >= SIZE(0) || b < 0 || b >= SIZE(1) || c < 0 || c >= SIZE(2)) continue;
-            if (!MAX || found[e][r] == (u32)((a * SIZE(1) + b) * SIZE(2) + c)) sum += values[e][r];
-          }
-          store<C>(row.at[k], sum);
-        }
-        write(row, to + i * SD(0) + j * SD(1), start[2]);
-      }
-  }
 "#;

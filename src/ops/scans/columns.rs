@@ -3,7 +3,7 @@
 //! [earlier tiles](super::look_back), so that memory is read once.
 
 use super::super::kernel::{BLOCK, geometry_param, index_type, launch, param, replaced, u32_param, u64_param};
-use super::super::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, WARP, share};
+use super::super::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, SECTOR, WARP, share};
 use super::kernel::{EACH, Lines, PER_PACK, aligned_pack, definitions};
 use super::look_back::{LookBack, MAX_COLUMNS};
 use super::*;
@@ -33,6 +33,8 @@ pub struct Columns {
     packs: u64,
     /// Number of tiles of a column; 1 if a block scans whole columns.
     tiles: u64,
+    /// Whether the rows of a tile are contiguous and shorter than a sector, so that threads exchange elements in shared memory.
+    flat: bool,
 }
 
 impl Columns {
@@ -59,7 +61,13 @@ impl Columns {
             if is_whole { lines.length.div_ceil(rows) } else { side_by_side * lines.length / (BUSY_BLOCKS * rows) };
         let packs = few.clamp(1, most);
         let tiles = if is_whole { 1 } else { tiles(packs) };
-        Some(Columns { lines, pack, width, packs, tiles })
+        let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
+        let flat = x.dtype == y.dtype
+            && [x, y].iter().all(|tensor| tensor.contiguous())
+            && lines.steps[1] == lines.count
+            && lines.count * x.dtype.size() < SECTOR
+            && tiles > 1;
+        Some(Columns { lines, pack, width, packs, tiles, flat })
     }
 
     /// Number of packs of lines.
@@ -127,12 +135,15 @@ impl Columns {
             ]);
         }
         let before = format!(
-            "{}typedef {} Index;\n#define T {BLOCK}\n#define V {}\n#define U {}\n#define WIDTH {}\n{}{}",
+            "{}typedef {} Index;\n#define T {BLOCK}\n#define V {}\n#define U {}\n#define WIDTH {}\n#define FLAT {}\n#define REVERSE {}\n#define ROW {}\n{}{}",
             definitions(scan, spec),
             index_type(count * length + 2 * self.rows() * self.width * self.pack),
             self.pack,
             self.packs,
             self.width,
+            u8::from(self.flat),
+            u8::from(reverse(spec)),
+            count,
             totals.text(),
             look_back.text(),
         );
@@ -159,9 +170,32 @@ DECLARE
   EACH_ROUND {
     const Index first = base + threadIdx.x / WIDTH * U;
     Pack<X, V> packs[U];
+#if FLAT
+    // Neighbouring threads read and write neighbouring elements. In shared memory, those of a thread have a gap after them, so that
+    // the threads of a warp access different banks.
+    const u32 ELEMENTS = T / WIDTH * U * ROW;
+    __shared__ X held[ELEMENTS + T / WIDTH];
+    const u32 tile_rows = (Index)n - base < rows ? (u32)((Index)n - base) : (u32)rows;
+    const u64 start = (u64)(REVERSE ? (Index)n - base - tile_rows : base) * ROW;
+    auto place = [&](u32 element) { return element + element / (U * ROW); };
+    auto place_of_row = [&](int u) { return (REVERSE ? tile_rows - 1 - (u32)(first - base + u) : (u32)(first - base + u)) * ROW + side; };
+    X own[(ELEMENTS + T - 1) / T];
+#pragma unroll
+    for (u32 k = 0; k < (ELEMENTS + T - 1) / T; k++) if (k * T + threadIdx.x < tile_rows * ROW) own[k] = x[start + k * T + threadIdx.x];
+#pragma unroll
+    for (u32 k = 0; k < (ELEMENTS + T - 1) / T; k++)
+      if (k * T + threadIdx.x < tile_rows * ROW) held[place(k * T + threadIdx.x)] = own[k];
+    __syncthreads();
+#pragma unroll
+    for (int u = 0; u < U; u++)
+#pragma unroll
+      for (int v = 0; v < V; v++)
+        if (live && first + u < (Index)n) packs[u].at[v] = held[place(place_of_row(u) + v)];
+#else
 #pragma unroll
     for (int u = 0; u < U; u++)
       if (live && first + u < (Index)n) packs[u] = *(const Pack<X, V>*)(from + (u64)(first + u) * sx);
+#endif
     // Totals of the thread, and those of the rows above it.
     C all[V], sum[V];
 #pragma unroll
@@ -208,8 +242,19 @@ LOOK_BACK
           sum[v] = JOIN(sum[v], load<C>(packs[u].at[v]));
           store<C>(r.at[v], sum[v]);
         }
+#if FLAT
+#pragma unroll
+        for (int v = 0; v < V; v++) held[place(place_of_row(u) + v)] = r.at[v];
+#else
         *(Pack<Y, V>*)(to + (u64)(first + u) * sy) = r;
+#endif
       }
+#if FLAT
+    __syncthreads();
+#pragma unroll
+    for (u32 k = 0; k < (ELEMENTS + T - 1) / T; k++)
+      if (k * T + threadIdx.x < tile_rows * ROW) y[start + k * T + threadIdx.x] = held[place(k * T + threadIdx.x)];
+#endif
 #pragma unroll
     for (int v = 0; v < V; v++) carry[v] = JOIN(carry[v], all[v]);
 END

@@ -2,12 +2,16 @@
 //! total, waits for the totals of earlier tiles, and writes its results, so that memory is read once. Totals are
 //! combined in a fixed order, so that results are reproducible.
 //!
-//! Blocks start in the order of their numbers, and a block waits only for blocks with lower numbers, so that no block
+//! If a cluster has enough blocks for the tiles of a line, they exchange their totals at a barrier. Otherwise,
+//! blocks start in the order of their numbers, and a block waits only for blocks with lower numbers, so that no block
 //! waits for one that cannot start.
 
-use super::super::kernel::{BLOCK, geometry_param, index_type, launch, param, replaced, u32_param, u64_param};
+use super::super::cluster::CLUSTER;
+use super::super::kernel::{
+    BLOCK, Parameter, bounds, geometry_param, index_type, kernel, launch, param, replaced, u32_param, u64_param,
+};
 use super::super::layout::halves;
-use super::super::occupancy::{BUSY_BLOCKS, share};
+use super::super::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, LARGEST_CLUSTER, UNITS, share};
 use super::kernel::{EACH, Lines, MAX_PACK, PER_PACK, definitions};
 use super::look_back::Totals;
 use super::*;
@@ -26,6 +30,12 @@ const GROUP: u64 = 64;
 /// so that no block waits for a group's total.
 const FAR: u64 = 960;
 
+/// Maximum length of a line that a cluster scans. More SMs read longer lines faster than those of a cluster.
+const CLUSTER_LENGTH: u64 = LARGEST_CLUSTER * LARGEST_BLOCK * MAX_PACK;
+
+/// Maximum number of bytes of a line that a thread of a cluster holds in registers, of which the largest blocks have 64 per thread.
+const CLUSTER_BYTES: u64 = 48;
+
 /// Number of totals that a thread loads before it uses them.
 const AHEAD: u64 = 4;
 
@@ -40,6 +50,10 @@ pub struct Tiles {
     packs: u64,
     /// Number of tiles of a line.
     count: u64,
+    /// Number of threads of a block.
+    threads: u64,
+    /// Whether the blocks of a line are a cluster.
+    clusters: bool,
 }
 
 impl Tiles {
@@ -65,11 +79,19 @@ impl Tiles {
             return None;
         }
         let most = (BYTES / (pack * size)).min(PACKS);
+        let reach = lines.length + if leads { pack - 1 } else { 0 };
+        // The fewest threads for which each block of a cluster has a tile.
+        let held = most.min(CLUSTER_BYTES / (pack * size));
+        let of_cluster = |threads: &u64| reach <= LARGEST_CLUSTER * threads * pack * held;
+        let has_room = LARGEST_CLUSTER * lines.count <= UNITS && lines.length <= CLUSTER_LENGTH;
+        if let Some(threads) = [block, 2 * block, LARGEST_BLOCK].into_iter().find(of_cluster).filter(|_| has_room) {
+            let packs = reach.div_ceil(LARGEST_CLUSTER * threads * pack);
+            return Some(Tiles { lines, pack, leads, packs, count: LARGEST_CLUSTER, threads, clusters: true });
+        }
         // Smaller tiles if there are few.
         let packs = (lines.count * lines.length / (BUSY_BLOCKS * block * pack)).clamp(1, most);
-        let reach = lines.length + if leads { pack - 1 } else { 0 };
         let count = reach.div_ceil(block * pack * packs);
-        Some(Tiles { lines, pack, leads, packs, count })
+        Some(Tiles { lines, pack, leads, packs, count, threads: block, clusters: false })
     }
 
     /// Returns the number of published totals: of the tiles of all lines, and of groups of tiles.
@@ -81,19 +103,19 @@ impl Tiles {
         Totals::of(self.totals().iter().sum(), compute_type(spec))
     }
 
-    /// Returns the costs of the launch that clears the totals, and of the scan.
+    /// Returns the cost of the scan, and before it that of the launch that clears the totals if blocks wait for one another.
     pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let elements = spec.inputs[0].elements() as f64;
         let scan = Cost {
             instructions: EACH * elements + PER_PACK * elements / self.pack as f64,
             blocks: self.lines.count * self.count,
-            share: share(u64::from(BLOCK)),
+            share: share(self.threads),
             // A block scans its rows, and the totals of its warps. It publishes its own total, and reads those of the tiles before it.
             exchanges: self.packs as f64 + 2.0,
             waits: 2.0,
             ..spec.streaming_cost(elements, 1)
         };
-        vec![self.published(spec).clear_cost(), scan]
+        if self.clusters { vec![scan] } else { vec![self.published(spec).clear_cost(), scan] }
     }
 
     pub fn launches(&self, scan: &Scan, spec: &Spec) -> Vec<Launch> {
@@ -102,7 +124,10 @@ impl Tiles {
         let params = [
             param("Y* y", Arg::Operand(1)),
             param("const X* x", Arg::Operand(0)),
-            totals.parameter(),
+            match self.clusters {
+                true => param("C* totals", Arg::Workspace(tiles * compute_type(spec).size())),
+                false => totals.parameter(),
+            },
             geometry_param("g", geometry),
             u64_param("all", tiles),
             u32_param("tiles", self.count),
@@ -111,16 +136,47 @@ impl Tiles {
             u64_param("sx", steps[1]),
         ];
         let before = format!(
-            "{}typedef {} Index;\n#define T {BLOCK}\n#define V {}\n#define U {}\n#define LEADS {}\n#define GROUP {GROUP}\n#define FAR {FAR}\n#define AHEAD {AHEAD}\n{}{AWAITED}",
+            "{}typedef {} Index;\n#define T {}\n#define V {}\n#define U {}\n#define LEADS {}\n",
             definitions(scan, spec),
-            index_type(length + 2 * u64::from(BLOCK) * self.pack * self.packs),
+            index_type(length + 2 * LARGEST_CLUSTER * self.threads * self.pack * self.packs),
+            self.threads,
             self.pack,
             self.packs,
             self.leads,
-            totals.text(),
         );
-        let body = if reverse(spec) { replaced(TILE, &REVERSED) } else { TILE.to_owned() };
+        let text = |parts: &[&str]| {
+            let body = parts.concat();
+            if reverse(spec) { replaced(&body, &REVERSED) } else { body }
+        };
+        if self.clusters {
+            return self.cluster_launches(scan, &before, &params, &text);
+        }
+        let before = format!(
+            "{before}#define GROUP {GROUP}\n#define FAR {FAR}\n#define AHEAD {AHEAD}\n{}{AWAITED}",
+            totals.text()
+        );
+        let body = text(&[TILE, OF_GROUPS, LOOK_BACK, RESULTS, LAST_OF_GROUP]);
         vec![totals.clear(scan), launch(scan.name(), &before, &params, &body, tiles, BLOCK)]
+    }
+
+    /// Returns the kernel whose blocks are clusters. On devices without them, it writes the totals of tiles alone, and a second kernel
+    /// the results.
+    fn cluster_launches(
+        &self,
+        scan: &Scan,
+        before: &str,
+        params: &[Parameter],
+        text: &dyn Fn(&[&str]) -> String,
+    ) -> Vec<Launch> {
+        let before = format!("{before}#define TILES {LARGEST_CLUSTER}\n");
+        let cluster = format!("#define CLUSTER_BLOCKS {LARGEST_CLUSTER}\n#define THREADS {}\n{CLUSTER}", self.threads);
+        let blocks = self.lines.count * self.count;
+        let first = text(&[TILE, BARRIER, EARLIER, RESULTS, "#endif\n"]);
+        let first = launch(scan.name(), &format!("{before}{cluster}"), params, &first, blocks, self.threads as u32);
+        let (name, bounds) = (format!("{}_results", scan.name()), bounds(self.threads as u32));
+        let body = text(&[TILE, EARLIER, RESULTS]);
+        let second = kernel(&name, &format!("{before}{bounds}"), params, &body, blocks, self.threads as u32);
+        vec![first, Launch::Kernel(Kernel { without_clusters: true, ..second })]
     }
 }
 
@@ -152,7 +208,7 @@ __device__ inline C across(C value) {
 }
 "#;
 
-/// A block scans a tile. A warp has `U` rows of 32 packs, one after the other.
+/// Kernel text: a block finds the total of a tile. A warp has `U` rows of 32 packs, one after the other.
 const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
   const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, line = blockIdx.x / tiles, tile = blockIdx.x % tiles;
   const X* from = x + g.offset(line, 1);
@@ -170,8 +226,6 @@ const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
     // A partial pack is loaded whole: allocated memory never begins or ends inside of 16 bytes.
     if (whole || j < end) packs[u] = *(const Pack<X, V>*)(from + (u64)j * sx);
   }
-  volatile u64* of_tiles = totals + (u64)line * tiles * WORDS;
-  volatile u64* of_groups = totals + (all + (u64)line * ((tiles + GROUP - 1) / GROUP)) * WORDS;
   if (!whole) {
 #pragma unroll
     for (int u = 0; u < U; u++)
@@ -207,7 +261,15 @@ const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
     if (w == warp) lower = total;
     total = JOIN(total, warps[w]);
   }
-  if (threadIdx.x == 0) publish(of_tiles + tile * WORDS, total);
+"#;
+
+/// Kernel text: the totals of the tiles of a line, and those of groups of tiles.
+const OF_GROUPS: &str = r#"  volatile u64* of_tiles = totals + (u64)line * tiles * WORDS;
+  volatile u64* of_groups = totals + (all + (u64)line * ((tiles + GROUP - 1) / GROUP)) * WORDS;
+"#;
+
+/// Kernel text: a block publishes the total of its tile, and waits for those of earlier ones.
+const LOOK_BACK: &str = r#"  if (threadIdx.x == 0) publish(of_tiles + tile * WORDS, total);
   // Totals of groups that have ended, and of the other tiles before this one. All loads of a thread are issued before the first is
   // awaited.
   const u32 groups = tile > FAR ? (tile - FAR) / GROUP : 0, others = groups + tile - groups * GROUP;
@@ -240,7 +302,22 @@ const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
   carry = carries[0];
 #pragma unroll
   for (u32 w = 1; w < T / 32; w++) carry = JOIN(carry, carries[w]);
-  carry = JOIN(carry, lower);
+"#;
+
+/// Kernel text: the blocks of a cluster exchange the totals of their tiles.
+const BARRIER: &str = r#"  if (threadIdx.x == 0) totals[blockIdx.x] = total;
+#if CLUSTER > 1
+  cluster_barrier();
+"#;
+
+/// Kernel text: joins the totals of the tiles before this one.
+const EARLIER: &str = r#"  C carry = NONE;
+#pragma unroll
+  for (u32 other = 0; other < TILES - 1; other++) if (other < tile) carry = JOIN(carry, totals[line * TILES + other]);
+"#;
+
+/// Kernel text: a block writes the results of its tile.
+const RESULTS: &str = r#"  carry = JOIN(carry, lower);
 #pragma unroll
   for (int u = 0; u < U; u++) {
     const Index j = first + u * 32 * V;
@@ -258,8 +335,10 @@ const TILE: &str = r#"  __shared__ C warps[T / 32], carries[T / 32];
       for (int v = 0; v < V; v++) if (j + v >= lead && j + v < end) to[(u64)(j + v) * sy] = r.at[v];
     }
   }
-  // The last tile of a group publishes the total of the group.
-  if (warp == 0 && tile % GROUP == GROUP - 1) {
+"#;
+
+/// Kernel text: the last tile of a group publishes the total of the group.
+const LAST_OF_GROUP: &str = r#"  if (warp == 0 && tile % GROUP == GROUP - 1) {
     C sum = NONE;
 #pragma unroll
     for (u32 other = 0; other < GROUP; other += 32) {
@@ -287,7 +366,7 @@ mod tests {
     #[test]
     fn reverse_scans_change_parts_that_exist() {
         for (plain, _) in REVERSED {
-            assert_eq!(TILE.matches(plain).count(), 1, "{plain}");
+            assert_eq!([TILE, RESULTS].concat().matches(plain).count(), 1, "{plain}");
         }
     }
 }
