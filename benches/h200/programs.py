@@ -73,8 +73,8 @@ def files(programs, folder):
     return made
 
 
-def all_times(aorta, programs, backend, rounds, workers):
-    """For each program, times by variant: launch and number of streams."""
+def all_times(aorta, programs, backend, rounds, workers, keep=lambda found: None):
+    """For each program, times by variant: launch and number of streams. `keep` is called with those so far."""
     found = [{} for _ in programs]
     with tempfile.TemporaryDirectory() as folder:
         tasks = [(numbers, path, one) for numbers, path in files(programs, pathlib.Path(folder)) for one in (False, True)]
@@ -92,6 +92,7 @@ def all_times(aorta, programs, backend, rounds, workers):
                 for launch, slots in variants.items():
                     for number, time in zip(numbers, slots):
                         found[number][f"{launch} {'one' if one else 'all'}"] = time
+                keep(found)
     return found
 
 
@@ -159,9 +160,13 @@ def main():
             name = names[number % len(names)]
             drawn = PROGRAMS[name](random.Random(f"{args.seed} {name} {number}"))
             programs.append({"family": drawn.family, "streams": drawn.streams, "buffers": drawn.buffers, "body": drawn.body})
-        for program, own in zip(programs, all_times(args.aorta, programs, "cuda", 9, 1)):
-            program["measured"] = own
-        args.measured.write_text(json.dumps(programs, indent=1) + "\n")
+
+        def keep(found):
+            for program, own in zip(programs, found):
+                program["measured"] = own
+            args.measured.write_text(json.dumps(programs, indent=1) + "\n")
+
+        all_times(args.aorta, programs, "cuda", 9, 1, keep)
         print(f"{sum(bool(program['measured']) for program in programs)} of {len(programs)} programs measured")
         return
     programs = json.loads(args.simulated.read_text())
