@@ -5,7 +5,7 @@
     python3 benches/h200/programs.py --aorta target/release/aorta --simulated FILE [--before OTHER]
 
 The first command measures, and keeps texts and times in FILE. The second needs no GPU: it simulates the programs of FILE. A ratio is the
-simulated over the measured time of an iteration; 1 is right. The second table asks whether the simulator orders two variants of a
+simulated over the measured time of an iteration; 1 is right. Iterations begin with cold caches, so that the host is ahead of the device. The second table asks whether the simulator orders two variants of a
 program as the device does: several streams or one, streams or a graph. Pairs whose measured times differ by less than a tenth do not count.
 """
 import argparse
@@ -24,7 +24,7 @@ import tempfile
 from drawn_programs import PROGRAMS
 
 # Programs of a file: each is a slot of its cycle.
-SLOTS = 6
+SLOTS = 10
 
 
 def renamed(text, number):
@@ -46,8 +46,8 @@ def workload(programs, streams):
 def times(aorta, path, slots, backend, one, rounds, profile="h100"):
     """Microseconds of an iteration of each slot but the first, by launch; an empty list if the program does not run."""
     record = path.with_suffix(f".{backend}.{one}.json")
-    command = [aorta, "exec", str(path), "--backend", backend, "--launch", "both", "--warmup", str(3 * slots), "--iterations",
-               str(rounds * slots), "--config", "observed_iterations=0", "--config", "in_flight=1", "--timeout", "60s", "--json", str(record)]
+    command = [aorta, "exec", str(path), "--backend", backend, "--launch", "both", "--warmup", str(2 * slots), "--iterations",
+               str(rounds * slots), "--config", "observed_iterations=0", "--cache", "cold", "--timeout", "60s", "--json", str(record)]
     command += ["--streams", "1"] if one else []
     command += ["--config", f"profile={profile}"] if backend == "sim" else []
     done = subprocess.run(command, capture_output=True, text=True)
@@ -55,6 +55,8 @@ def times(aorta, path, slots, backend, one, rounds, profile="h100"):
         print(f"{path.name}: {done.stderr[-1500:]}", flush=True)
         return {}
     variants = json.loads(record.read_text())["variants"]
+    for note in {note for variant in variants for note in variant["notes"] if backend == "cuda" and rounds > 1}:
+        print(f"{path.name} {'one' if one else 'all'}: {note}", flush=True)
     return {variant["launch"]: [(slot.get("p50_ns") or math.nan) / 1e3 for slot in variant["time"]["slots"][1:]] for variant in variants}
 
 
@@ -64,7 +66,7 @@ def files(programs, folder):
     for number, program in enumerate(programs):
         groups[program["streams"]].append(number)
     made = []
-    for streams, numbers in sorted(groups.items()):
+    for streams, numbers in sorted(groups.items(), reverse=True):
         for begin in range(0, len(numbers), SLOTS):
             part = numbers[begin:begin + SLOTS]
             path = folder / f"s{streams}_{begin}.aorta"
@@ -166,7 +168,7 @@ def main():
                 program["measured"] = own
             args.measured.write_text(json.dumps(programs, indent=1) + "\n")
 
-        all_times(args.aorta, programs, "cuda", 9, 1, keep)
+        all_times(args.aorta, programs, "cuda", 7, 1, keep)
         print(f"{sum(bool(program['measured']) for program in programs)} of {len(programs)} programs measured")
         return
     programs = json.loads(args.simulated.read_text())

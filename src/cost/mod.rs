@@ -10,6 +10,7 @@ mod peer;
 
 use std::num::NonZeroU32;
 
+use crate::base::Space;
 use crate::config::Profile;
 use crate::ops::{self, Arithmetic, Cost, Direction, Kernel, Launch, Spec, Traffic};
 
@@ -95,6 +96,13 @@ impl Busy {
     }
 }
 
+/// The write of twice the size of the cache by which a driver flushes it.
+pub fn flush(profile: &Profile) -> Task {
+    let written = Traffic::of(Space::Device, 2 * profile.cache.value() as u64);
+    let busy = busy(&Cost { written, ..Cost::default() }, 1.0, 0.0, profile);
+    Task::Kernel { blocks: 1, share: 1, block_time: 0.0, busy, floor: profile.kernel_floor.value() }
+}
+
 /// Whether a launch runs on a device: some kernels do only what clusters of blocks have not done.
 pub fn runs(launch: &Launch, profile: &Profile) -> bool {
     !matches!(launch, Launch::Kernel(kernel) if kernel.without_clusters && profile.has_clusters())
@@ -153,7 +161,9 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                 None => {
                     let units = profile.units.value();
                     let beside = (grid.blocks as f64 / units).ceil().clamp(1.0, grid.fit().max(1.0));
-                    let arithmetic = cost.flops.max(cost.tiling.flops) / unit_rate(cost, profile) * 1e9;
+                    // Tiles can take less time than their operations at the rate of a whole device, which power limits.
+                    let flops = if cost.tiling.flops > 0.0 { cost.tiling.flops } else { cost.flops };
+                    let arithmetic = flops / unit_rate(cost, profile) * 1e9;
                     let issued = issue_time(cost, grid, grid.blocks as f64, profile);
                     (busy.vector, busy.matrix) = match cost.matrix {
                         Some(_) => (issued / units, arithmetic / units),

@@ -4,11 +4,13 @@ use std::sync::{Arc, MutexGuard};
 
 use crate::base::{Nanos, Space};
 use crate::config::Profile;
+use crate::cost::{self, Task};
 use crate::exec::{Driver, Fault, Image, Issued, LaneCompletion, Repeat};
 use crate::model::Priority;
 
 use super::exchange::Exchanges;
 use super::machine::{Action, Placing, SimMachine, TaskId, Time, whole};
+use super::numbers::urgency;
 use super::parts::{KnownParts, OperationParts, Parts, SimLaunch};
 use super::world::{Awaited, DriverView, SharedState, World};
 
@@ -54,6 +56,8 @@ struct Costs {
     graph_gap: Time,
     graph_dispatch: Time,
     depth: u32,
+    /// Host time and task of a flush of the caches.
+    flush: (Time, Task),
 }
 
 struct SimDriver {
@@ -163,9 +167,10 @@ impl SimDriver {
                 latency: whole(profile.launch_latency.value()),
                 graph_launch: whole(profile.graph.launch.value()),
                 graph_branch: whole(profile.graph.launch_branch.value()),
-                graph_gap: whole(crate::cost::node_gap(!image.cold.is_empty(), profile)),
+                graph_gap: whole(cost::node_gap(!image.cold.is_empty(), profile)),
                 graph_dispatch: whole(profile.graph.dispatch.value()),
                 depth: profile.host.queue_depth.value() as u32,
+                flush: (whole(profile.host.memset.value()), cost::flush(profile)),
             },
             host: 0,
             calls: 0,
@@ -287,15 +292,6 @@ impl SimDriver {
 
     fn stuck(call: &'static str) -> Box<Fault> {
         Fault::new(call, "no event is left, and this one has not happened: the schedule waits in a cycle")
-    }
-}
-
-fn urgency(priority: Priority) -> i32 {
-    match priority {
-        Priority::High => -1,
-        Priority::Normal => 0,
-        Priority::Low => 1,
-        Priority::Level(level) => level,
     }
 }
 
@@ -487,9 +483,11 @@ impl Driver for SimDriver {
         true
     }
 
-    /// The effect of the flush is part of the image's precomputed costs.
-    fn flush(&mut self, _lane: u32) -> Result<(), Box<Fault>> {
-        Ok(())
+    /// The flush takes time on the device, for which the host is ahead. Costs of operations contain its effect on the cache.
+    fn flush(&mut self, lane: u32) -> Result<(), Box<Fault>> {
+        let (host, task) = self.costs.flush;
+        self.host += host;
+        self.submit(lane, Action::Run(task), None).map(drop)
     }
 
     fn now(&self) -> Nanos {
