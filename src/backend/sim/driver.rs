@@ -9,40 +9,11 @@ use crate::exec::{Driver, Fault, Image, Issued, LaneCompletion, Repeat};
 use crate::model::Priority;
 
 use super::exchange::Exchanges;
+use super::graphs::{Capture, CapturedGraph, GraphNode};
 use super::machine::{Action, Placing, SimMachine, TaskId, Time, whole};
 use super::numbers::urgency;
 use super::parts::{KnownParts, OperationParts, Parts, SimLaunch};
 use super::world::{Awaited, DriverView, SharedState, World};
-
-/// A node of a captured graph.
-#[derive(Clone, Debug)]
-struct GraphNode {
-    action: Action,
-    priority: i32,
-    after: Vec<u32>,
-    /// Stamps that the node's start and end record.
-    observed: [Option<u32>; 2],
-    /// Arguments of [`SimMachine::count`]; `None` if neither start nor end counts as that of an operation.
-    counted: Option<(u32, [bool; 2])>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct CapturedGraph {
-    nodes: Vec<GraphNode>,
-    /// Nodes without dependents in the graph.
-    last: Vec<u32>,
-    /// Number of nodes without dependencies.
-    branches: u32,
-}
-
-/// A capture in progress.
-#[derive(Debug, Default)]
-struct Capture {
-    nodes: Vec<GraphNode>,
-    /// For each lane, the last captured node, and the nodes on which its next node depends besides that.
-    lanes: Vec<(Option<u32>, Vec<u32>)>,
-    events: Vec<Vec<u32>>,
-}
 
 struct Costs {
     record: Time,
@@ -54,7 +25,9 @@ struct Costs {
     graph_launch: Time,
     graph_branch: Time,
     graph_gap: Time,
-    graph_dispatch: Time,
+    graph_start: Time,
+    /// Time between the starts of two nodes: with dependencies, and without.
+    graph_dispatch: [Time; 2],
     depth: u32,
     /// Host time and task of a flush of the caches.
     flush: (Time, Task),
@@ -168,7 +141,9 @@ impl SimDriver {
                 graph_launch: whole(profile.graph.launch.value()),
                 graph_branch: whole(profile.graph.launch_branch.value()),
                 graph_gap: whole(cost::node_gap(!image.cold.is_empty(), profile)),
-                graph_dispatch: whole(profile.graph.dispatch.value()),
+                graph_start: whole(profile.graph.start.value()),
+                graph_dispatch: [0.0, profile.graph.dispatch_root.value()]
+                    .map(|least| whole(profile.graph.dispatch.value().max(least))),
                 depth: profile.host.queue_depth.value() as u32,
                 flush: (whole(profile.host.memset.value()), cost::flush(profile)),
             },
@@ -391,7 +366,7 @@ impl Driver for SimDriver {
         let (gap, dispatch) = (self.costs.graph_gap, self.costs.graph_dispatch);
         let visible = self.host + self.costs.latency;
         let mut tasks: Vec<TaskId> = Vec::with_capacity(graph.nodes.len());
-        let mut dispatched = 0;
+        let mut dispatched = self.costs.graph_start;
         for node in &graph.nodes {
             let (gap, action) = match node.action {
                 Action::Mark(stamp) => (0, Action::Mark(stamp.map(|stamp| self.stamp_of(stamp)))),
@@ -414,7 +389,7 @@ impl Driver for SimDriver {
             match node.action {
                 Action::Mark(Some(stamp)) => self.stamps[stamp as usize] = Some(task),
                 Action::Mark(None) | Action::Meet(_) => {}
-                Action::Run(_) | Action::Exchange(_) => dispatched += dispatch,
+                Action::Run(_) | Action::Exchange(_) => dispatched += dispatch[usize::from(node.after.is_empty())],
             }
             tasks.push(task);
         }

@@ -30,6 +30,7 @@ impl SimMachine {
             kernel_floor: _,
             most_urgent: _,
             longest_gap: _,
+            further_gaps: _,
             blocks,
             meetings,
             // `awaited` and `awaited_lanes` follow from the state of the ranks that wait.
