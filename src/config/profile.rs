@@ -101,6 +101,13 @@ pub struct Profile {
     pub gap_same: SourcedFigure,
     /// Time from an operation's end to the start of one on another stream that waits for it.
     pub gap_event: SourcedFigure,
+    /// Further time if one of the two runs on compute units and the other on a copy engine, or if they run on engines of different
+    /// directions; none by default.
+    #[serde(default = "SourcedFigure::none")]
+    pub gap_engine: SourcedFigure,
+    /// Time from a stamp to the start of the operation behind it, besides `gap_same` or `gap_event`; none by default.
+    #[serde(default = "SourcedFigure::none")]
+    pub gap_stamp: SourcedFigure,
     /// Time from the end of a launching call on the host to the earliest start on the device.
     pub launch_latency: SourcedFigure,
     pub host: HostCosts,
@@ -152,6 +159,12 @@ pub struct GraphCosts {
     pub launch_branch: SourcedFigure,
     /// Time from the end of a node to the start of one that waits for it.
     pub gap: SourcedFigure,
+    /// Time from the start of a graph to that of its first node; none by default.
+    #[serde(default = "SourcedFigure::none")]
+    pub start: SourcedFigure,
+    /// Time between the starts of two nodes without dependencies; `dispatch` if that is longer.
+    #[serde(default = "SourcedFigure::none")]
+    pub dispatch_root: SourcedFigure,
     /// Time between the starts of two independent nodes.
     pub dispatch: SourcedFigure,
 }
@@ -341,6 +354,10 @@ impl Profile {
             ("matrix_join", &self.matrix_join),
             ("gap_same", &self.gap_same),
             ("gap_event", &self.gap_event),
+            ("gap_engine", &self.gap_engine),
+            ("gap_stamp", &self.gap_stamp),
+            ("graph.start", &self.graph.start),
+            ("graph.dispatch_root", &self.graph.dispatch_root),
             ("launch_latency", &self.launch_latency),
             ("graph.dispatch", &self.graph.dispatch),
             ("queues.dispatch", &self.queues.dispatch),

@@ -10,6 +10,7 @@ mod peer;
 
 use std::num::NonZeroU32;
 
+use crate::base::Space;
 use crate::config::Profile;
 use crate::ops::{self, Arithmetic, Cost, Direction, Kernel, Launch, Spec, Traffic};
 
@@ -57,9 +58,13 @@ pub enum Task {
     },
 }
 
-/// Time in ns for which a kernel's traffic occupies each memory and link without other traffic.
+/// Time in ns for which a kernel occupies each memory, each link and the arithmetic of the whole device, without other work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Busy {
+    /// Vector units of all compute units together, which issue the kernel's instructions.
+    pub vector: f64,
+    /// Matrix units of all compute units together.
+    pub matrix: f64,
     /// Device memory.
     pub memory: f64,
     /// Link from the host, for data that the kernel reads there.
@@ -71,7 +76,8 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// The longest of the times. All traffic overlaps, so this bounds the kernel.
+    /// The longest time of a memory or a link. All traffic overlaps, so this bounds the kernel. The time of a block contains its
+    /// arithmetic.
     pub fn longest(&self) -> f64 {
         let peer = self.peer.map_or(0.0, |(_, time)| time);
         [self.memory, self.to_device, self.to_host, peer].into_iter().fold(0.0, f64::max)
@@ -80,12 +86,21 @@ impl Busy {
     /// The times of a fraction of the traffic.
     pub fn scaled(self, part: f64) -> Busy {
         Busy {
+            vector: self.vector * part,
+            matrix: self.matrix * part,
             memory: self.memory * part,
             to_device: self.to_device * part,
             to_host: self.to_host * part,
             peer: self.peer.map(|(to, time)| (to, time * part)),
         }
     }
+}
+
+/// The write of twice the size of the cache by which a driver flushes it.
+pub fn flush(profile: &Profile) -> Task {
+    let written = Traffic::of(Space::Device, 2 * profile.cache.value() as u64);
+    let busy = busy(&Cost { written, ..Cost::default() }, 1.0, 0.0, profile);
+    Task::Kernel { blocks: 1, share: 1, block_time: 0.0, busy, floor: profile.kernel_floor.value() }
 }
 
 /// Whether a launch runs on a device: some kernels do only what clusters of blocks have not done.
@@ -140,13 +155,21 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
             floor: profile.collective_floor.value(),
         },
         Launch::Kernel(_) | Launch::Gemm(..) | Launch::Conv(..) | Launch::Attention(..) => {
+            let mut busy = busy;
             let block_time = match cost.hold {
                 Some(time) => time.0 as f64,
                 None => {
                     let units = profile.units.value();
                     let beside = (grid.blocks as f64 / units).ceil().clamp(1.0, grid.fit().max(1.0));
-                    let arithmetic = cost.flops.max(cost.tiling.flops) / unit_rate(cost, profile);
-                    let arithmetic = arithmetic * beside / grid.blocks as f64 * 1e9;
+                    // Tiles can take less time than their operations at the rate of a whole device, which power limits.
+                    let flops = if cost.tiling.flops > 0.0 { cost.tiling.flops } else { cost.flops };
+                    let arithmetic = flops / unit_rate(cost, profile) * 1e9;
+                    let issued = issue_time(cost, grid, grid.blocks as f64, profile);
+                    (busy.vector, busy.matrix) = match cost.matrix {
+                        Some(_) => (issued / units, arithmetic / units),
+                        None => (issued.max(arithmetic) / units, 0.0),
+                    };
+                    let arithmetic = arithmetic * beside / grid.blocks as f64;
                     let others = issue_time(cost, grid, beside, profile)
                         .max(unit_time(cost, grid, profile) * beside)
                         .max(if beside > 1.0 { profile.block_start.value() * beside } else { 0.0 })
@@ -310,7 +333,7 @@ fn busy(cost: &Cost, waves: f64, cached: f64, profile: &Profile) -> Busy {
         // The device does not cache host memory.
         to_device: (cost.read + cost.reread).host as f64 / link.kernel_reads.value() * 1e9,
         to_host: cost.written.host as f64 / link.kernel_writes.value() * 1e9,
-        peer: None,
+        ..Busy::default()
     }
 }
 

@@ -4,43 +4,16 @@ use std::sync::{Arc, MutexGuard};
 
 use crate::base::{Nanos, Space};
 use crate::config::Profile;
+use crate::cost::{self, Task};
 use crate::exec::{Driver, Fault, Image, Issued, LaneCompletion, Repeat};
 use crate::model::Priority;
 
 use super::exchange::Exchanges;
+use super::graphs::{Capture, CapturedGraph, GraphNode};
 use super::machine::{Action, Placing, SimMachine, TaskId, Time, whole};
+use super::numbers::urgency;
 use super::parts::{KnownParts, OperationParts, Parts, SimLaunch};
 use super::world::{Awaited, DriverView, SharedState, World};
-
-/// A node of a captured graph.
-#[derive(Clone, Debug)]
-struct GraphNode {
-    action: Action,
-    priority: i32,
-    after: Vec<u32>,
-    /// Stamps that the node's start and end record.
-    observed: [Option<u32>; 2],
-    /// Arguments of [`SimMachine::count`]; `None` if neither start nor end counts as that of an operation.
-    counted: Option<(u32, [bool; 2])>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct CapturedGraph {
-    nodes: Vec<GraphNode>,
-    /// Nodes without dependents in the graph.
-    last: Vec<u32>,
-    /// Number of nodes without dependencies.
-    branches: u32,
-}
-
-/// A capture in progress.
-#[derive(Debug, Default)]
-struct Capture {
-    nodes: Vec<GraphNode>,
-    /// For each lane, the last captured node, and the nodes on which its next node depends besides that.
-    lanes: Vec<(Option<u32>, Vec<u32>)>,
-    events: Vec<Vec<u32>>,
-}
 
 struct Costs {
     record: Time,
@@ -52,8 +25,12 @@ struct Costs {
     graph_launch: Time,
     graph_branch: Time,
     graph_gap: Time,
-    graph_dispatch: Time,
+    graph_start: Time,
+    /// Time between the starts of two nodes: with dependencies, and without.
+    graph_dispatch: [Time; 2],
     depth: u32,
+    /// Host time and task of a flush of the caches.
+    flush: (Time, Task),
 }
 
 struct SimDriver {
@@ -163,9 +140,12 @@ impl SimDriver {
                 latency: whole(profile.launch_latency.value()),
                 graph_launch: whole(profile.graph.launch.value()),
                 graph_branch: whole(profile.graph.launch_branch.value()),
-                graph_gap: whole(crate::cost::node_gap(!image.cold.is_empty(), profile)),
-                graph_dispatch: whole(profile.graph.dispatch.value()),
+                graph_gap: whole(cost::node_gap(!image.cold.is_empty(), profile)),
+                graph_start: whole(profile.graph.start.value()),
+                graph_dispatch: [0.0, profile.graph.dispatch_root.value()]
+                    .map(|least| whole(profile.graph.dispatch.value().max(least))),
                 depth: profile.host.queue_depth.value() as u32,
+                flush: (whole(profile.host.memset.value()), cost::flush(profile)),
             },
             host: 0,
             calls: 0,
@@ -290,15 +270,6 @@ impl SimDriver {
     }
 }
 
-fn urgency(priority: Priority) -> i32 {
-    match priority {
-        Priority::High => -1,
-        Priority::Normal => 0,
-        Priority::Low => 1,
-        Priority::Level(level) => level,
-    }
-}
-
 impl Driver for SimDriver {
     fn launch(&mut self, op: u32) -> Result<(), Box<Fault>> {
         let OperationParts { lane, parts, observed } = self.ops[op as usize].clone();
@@ -395,7 +366,7 @@ impl Driver for SimDriver {
         let (gap, dispatch) = (self.costs.graph_gap, self.costs.graph_dispatch);
         let visible = self.host + self.costs.latency;
         let mut tasks: Vec<TaskId> = Vec::with_capacity(graph.nodes.len());
-        let mut dispatched = 0;
+        let mut dispatched = self.costs.graph_start;
         for node in &graph.nodes {
             let (gap, action) = match node.action {
                 Action::Mark(stamp) => (0, Action::Mark(stamp.map(|stamp| self.stamp_of(stamp)))),
@@ -418,7 +389,7 @@ impl Driver for SimDriver {
             match node.action {
                 Action::Mark(Some(stamp)) => self.stamps[stamp as usize] = Some(task),
                 Action::Mark(None) | Action::Meet(_) => {}
-                Action::Run(_) | Action::Exchange(_) => dispatched += dispatch,
+                Action::Run(_) | Action::Exchange(_) => dispatched += dispatch[usize::from(node.after.is_empty())],
             }
             tasks.push(task);
         }
@@ -487,9 +458,11 @@ impl Driver for SimDriver {
         true
     }
 
-    /// The effect of the flush is part of the image's precomputed costs.
-    fn flush(&mut self, _lane: u32) -> Result<(), Box<Fault>> {
-        Ok(())
+    /// The flush takes time on the device, for which the host is ahead. Costs of operations contain its effect on the cache.
+    fn flush(&mut self, lane: u32) -> Result<(), Box<Fault>> {
+        let (host, task) = self.costs.flush;
+        self.host += host;
+        self.submit(lane, Action::Run(task), None).map(drop)
     }
 
     fn now(&self) -> Nanos {

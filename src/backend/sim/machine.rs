@@ -133,6 +133,28 @@ fn engines_of(task: &Task) -> Option<usize> {
     }
 }
 
+/// Times in ns between a task and a dependent one, besides the gap of a stream or a graph.
+#[derive(Clone, Copy, Debug)]
+struct FurtherGaps {
+    engine: Time,
+    stamp: Time,
+}
+
+impl FurtherGaps {
+    fn between(self, before: Action, after: Action) -> Time {
+        let engine = |action| match action {
+            Action::Run(Task::Host { .. }) | Action::Mark(_) | Action::Meet(_) => None,
+            Action::Run(task) => Some(engines_of(&task)),
+            Action::Exchange(_) => Some(None),
+        };
+        match (before, engine(before), engine(after)) {
+            (Action::Mark(Some(_)), _, Some(_)) => self.stamp,
+            (_, Some(before), Some(after)) if before != after => self.engine,
+            _ => 0,
+        }
+    }
+}
+
 /// Rounds a time to whole ns.
 pub fn whole(time: f64) -> Time {
     time.round() as Time
@@ -158,6 +180,7 @@ pub struct SimMachine {
     most_urgent: i32,
     /// The longest minimum time between a task's end and the start of a dependent task.
     longest_gap: Time,
+    further_gaps: FurtherGaps,
     blocks: Slots<Blocks>,
     meetings: exchanges::ExchangeState,
     /// Tasks whose end, and lanes whose room, some rank waits for; `moved` is true once one of them has changed.
@@ -200,6 +223,8 @@ impl SimMachine {
         };
         let mut flows = Flows::new(0);
         let paths = Paths::new(profile, &ranks, &mut flows);
+        let further_gaps =
+            FurtherGaps { engine: whole(profile.gap_engine.value()), stamp: whole(profile.gap_stamp.value()) };
         SimMachine {
             now: 0,
             events: BinaryHeap::new(),
@@ -218,7 +243,9 @@ impl SimMachine {
             longest_gap: [profile.gap_same.value(), profile.gap_event.value(), cost::node_gap(true, profile)]
                 .map(whole)
                 .into_iter()
-                .fold(0, Time::max),
+                .fold(0, Time::max)
+                + further_gaps.engine.max(further_gaps.stamp),
+            further_gaps,
             most_urgent: lanes.iter().map(|(_, priority)| *priority).min().unwrap_or(0),
             blocks: Slots::default(),
             meetings: exchanges::ExchangeState::default(),
@@ -275,6 +302,7 @@ impl SimMachine {
         for (task, gap) in after {
             let Some(index) = task.checked_sub(self.first) else { continue };
             let state = &mut self.tasks[index as usize];
+            let gap = gap + self.further_gaps.between(state.action, action);
             match state.end {
                 Some(end) => ready = ready.max(end + gap),
                 None => {

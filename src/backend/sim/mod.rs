@@ -7,6 +7,7 @@ mod digest;
 mod driver;
 mod exchange;
 mod flows;
+mod graphs;
 mod kernels;
 mod machine;
 mod numbers;

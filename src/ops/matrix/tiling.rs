@@ -18,14 +18,16 @@ const SCALED_TILE: u64 = 128;
 /// with 512 terms, and of 14 µs with 4096 (measured on an H100).
 const SCALED_STEP: u64 = 128;
 const SCALED_DEPTH: u64 = 400;
-/// Minimum depth per block and maximum number of blocks that share the depth of such a tile, with factors of blocks: the library's
-/// kernels for 16384 terms share them among six, those for 4096 terms do not.
-const SCALED_PART: u64 = 2560;
-const SCALED_PARTS: u64 = 6;
+/// Depth per block if blocks share the depth of such a tile, with factors of blocks, and the multiple in which the library divides it:
+/// two blocks share 6144 and 7168 terms, three 8192 and 10240, and four 12288; one block takes 5120 (measured on an H100).
+const SCALED_PART: u64 = 3072;
+const SCALED_SHARED_STEP: u64 = 512;
 
 /// Time of a tile of a nearly idle device, as a fraction of its time if all SMs multiply, which power then limits: a term of the depth
-/// takes 2.2 ns with up to five tiles of 128 × 128 in 8 bits, and 3.1 ns with 128 (measured on an H100).
+/// takes 2.2 ns with up to eight tiles of 128 × 128 in 8 bits, and 3.1 ns if all SMs have tiles. With factors of blocks, which the
+/// library applies to the sums of each step, it takes 2.55 ns (measured on an H100).
 const ALONE: f64 = 0.71;
+const ALONE_IN_BLOCKS: f64 = 0.82;
 
 /// Minimum depth per block if blocks share the depth, because there are fewer tiles than SMs.
 const MIN_DEPTH: u64 = 64;
@@ -131,13 +133,18 @@ impl Division {
     /// The division with scaling factors of rows and columns or of blocks. A block has one tile after the other.
     fn scaled((m, n, k, batch): (u64, u64, u64, u64), form: ScaleForm) -> Division {
         let tiles = (m.div_ceil(SCALED_TILE) * n.div_ceil(SCALED_TILE) * batch).max(1);
-        let parts = match form {
-            ScaleForm::Blocks => (UNITS / tiles).min(k / SCALED_PART).clamp(1, SCALED_PARTS),
-            ScaleForm::Tensor | ScaleForm::RowsAndColumns => 1,
+        let (parts, alone) = match form {
+            ScaleForm::Blocks if k < 2 * SCALED_PART => (1, ALONE_IN_BLOCKS),
+            ScaleForm::Blocks => {
+                let parts = (k + SCALED_PART / 2) / SCALED_PART;
+                (parts.min(UNITS / tiles).max(1), ALONE_IN_BLOCKS)
+            }
+            ScaleForm::Tensor | ScaleForm::RowsAndColumns => (1, ALONE),
         };
-        let depth = k.div_ceil(parts).next_multiple_of(SCALED_STEP) + SCALED_DEPTH;
+        let step = if parts > 1 { SCALED_SHARED_STEP } else { SCALED_STEP };
+        let depth = k.div_ceil(parts).next_multiple_of(step) + SCALED_DEPTH;
         let (blocks, of_block) = (tiles * parts, 2.0 * (SCALED_TILE * SCALED_TILE * depth) as f64);
-        Division { blocks, flops: of_block * blocks as f64 * slowed(blocks), parts }
+        Division { blocks, flops: of_block * blocks as f64 * slowed(blocks, alone), parts }
     }
 }
 
@@ -193,13 +200,14 @@ pub fn pack_of(gemm: &launch::Gemm) -> Option<u64> {
 }
 
 /// Mean time of a block of a launch with this many, relative to its time if all SMs multiply. The last wave occupies a part of them.
-fn slowed(blocks: u64) -> f64 {
+/// `alone` is the relative time of a block that has the device to itself.
+fn slowed(blocks: u64, alone: f64) -> f64 {
     let last = match blocks % UNITS {
         0 => UNITS,
         last => last,
     };
     let waves = blocks.div_ceil(UNITS) as f64;
-    (waves - (1.0 - ALONE) * (1.0 - last as f64 / UNITS as f64)) / waves
+    (waves - (1.0 - alone) * (1.0 - last as f64 / UNITS as f64)) / waves
 }
 
 /// True if vector units multiply.

@@ -1,4 +1,4 @@
-//! Capacities that tasks of all devices share: memories, links to the host, and links between devices.
+//! Capacities that tasks of all devices share: arithmetic, memories, links to the host, and links between devices.
 
 use rustc_hash::FxHashMap;
 
@@ -13,14 +13,17 @@ use super::Owner;
 const NEGLIGIBLE: f64 = 1e-3;
 
 /// Numbers of a device's capacities: its memory; its host link to the device, to the host, and in both directions
-/// together; and the host's memory.
+/// together; the host's memory; and its arithmetic.
 const MEMORY: u32 = 0;
 const TO_DEVICE: u32 = 1;
 const TO_HOST: u32 = 2;
 const BOTH: u32 = 3;
 /// Memory of the host as far as the rank's host streams share it.
 const HOST: u32 = 4;
-const OF_DEVICE: u32 = 5;
+/// Vector units and matrix units of all compute units.
+const VECTOR: u32 = 5;
+const MATRIX: u32 = 6;
+const OF_DEVICE: u32 = 7;
 
 /// The capacities of all devices, and those of the links that were used so far.
 #[derive(Debug)]
@@ -45,8 +48,8 @@ impl Paths {
         device as u32 * OF_DEVICE + capacity
     }
 
-    /// Demands of a part of a kernel that takes `time` ns without contention, and that keeps memories and links busy
-    /// for the times in `busy`.
+    /// Demands of a part of a kernel that takes `time` ns without contention, and that keeps arithmetic, memories and links
+    /// busy for the times in `busy`.
     pub(super) fn kernel(&mut self, device: usize, busy: &Busy, time: f64, flows: &mut Flows<Owner>) -> Vec<Demand> {
         let mut demands = Vec::new();
         let mut add = |capacity: u32, share: f64| {
@@ -58,6 +61,8 @@ impl Paths {
             return demands;
         }
         add(MEMORY, busy.memory / time);
+        add(VECTOR, busy.vector / time);
+        add(MATRIX, busy.matrix / time);
         if busy.to_device + busy.to_host > 0.0 {
             let link = &self.profile.host_link;
             let other_way = link.kernel_other_way.value();

@@ -30,6 +30,7 @@ impl SimMachine {
             kernel_floor: _,
             most_urgent: _,
             longest_gap: _,
+            further_gaps: _,
             blocks,
             meetings,
             // `awaited` and `awaited_lanes` follow from the state of the ranks that wait.
@@ -136,8 +137,8 @@ fn of_action(digest: &mut Digest, action: Action) {
         Action::Meet(exchange) => digest.words([2, u64::from(exchange)]),
         Action::Run(Task::Kernel { blocks, share, block_time, busy, floor }) => {
             digest.words([3, blocks, share.into()]);
-            let Busy { memory, to_device, to_host, peer } = busy;
-            digest.numbers([block_time, memory, to_device, to_host, floor]);
+            let Busy { vector, matrix, memory, to_device, to_host, peer } = busy;
+            digest.numbers([block_time, vector, matrix, memory, to_device, to_host, floor]);
             let (to, time) = peer.unwrap_or((u32::MAX, 0.0));
             digest.word(to);
             digest.number(time);

@@ -1,0 +1,34 @@
+//! Captured graphs of the simulated driver, and captures in progress.
+
+use super::machine::Action;
+
+/// A node of a captured graph.
+#[derive(Clone, Debug)]
+pub struct GraphNode {
+    pub action: Action,
+    pub priority: i32,
+    pub after: Vec<u32>,
+    /// Stamps that the node's start and end record.
+    pub observed: [Option<u32>; 2],
+    /// Arguments of [`SimMachine::count`](super::machine::SimMachine::count); `None` if neither start nor end counts as that of an operation.
+    pub counted: Option<(u32, [bool; 2])>,
+}
+
+/// A captured graph.
+#[derive(Clone, Debug, Default)]
+pub struct CapturedGraph {
+    pub nodes: Vec<GraphNode>,
+    /// Nodes without dependents in the graph.
+    pub last: Vec<u32>,
+    /// Number of nodes without dependencies.
+    pub branches: u32,
+}
+
+/// A capture in progress.
+#[derive(Debug, Default)]
+pub struct Capture {
+    pub nodes: Vec<GraphNode>,
+    /// For each lane, the last captured node, and the nodes on which its next node depends besides that.
+    pub lanes: Vec<(Option<u32>, Vec<u32>)>,
+    pub events: Vec<Vec<u32>>,
+}
