@@ -94,7 +94,7 @@ fn a_plan_warns_of_what_a_device_lacks() {
     for (profile, dtype, warned) in
         [("mi300x", "e4m3", true), ("h200", "e4m3", false), ("h200", "e5m2", true), ("mi355x", "e5m2", false)]
     {
-        sandbox.write("narrow.aorta", &text(dtype));
+        sandbox.write("narrow.aorta", text(dtype));
         let output = sandbox.run(&["plan", "narrow.aorta", "--config", &format!("profile={profile}")]);
         assert_eq!(
             (output.code, output.stderr.contains("aorta::schedule::missing_format")),
