@@ -396,12 +396,6 @@ pub fn fits_cache(spec: &Spec, profile: &Profile) -> bool {
     ((cost.read + cost.written + cost.scratch).device + cost.sent + cost.received) as f64 <= cache_room(profile)
 }
 
-/// Time in ns from the end of a graph's node to the start of a node that depends on it. With `cold` caches, which are flushed before
-/// each iteration, the device reads the node's description and arguments from memory first.
-pub fn node_gap(cold: bool, profile: &Profile) -> f64 {
-    profile.graph.gap.value() + if cold { profile.memory_latency.value() } else { 0.0 }
-}
-
 /// Number of groups in which a kernel's blocks start if it has the device alone. A kernel with more waves starts
 /// several waves together.
 pub const GROUPS: u64 = 8;

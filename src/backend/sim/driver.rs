@@ -140,7 +140,7 @@ impl SimDriver {
                 latency: whole(profile.launch_latency.value()),
                 graph_launch: whole(profile.graph.launch.value()),
                 graph_branch: whole(profile.graph.launch_branch.value()),
-                graph_gap: whole(cost::node_gap(!image.cold.is_empty(), profile)),
+                graph_gap: whole(profile.graph.gap.value()),
                 graph_start: whole(profile.graph.start.value()),
                 graph_dispatch: [0.0, profile.graph.dispatch_root.value()]
                     .map(|least| whole(profile.graph.dispatch.value().max(least))),

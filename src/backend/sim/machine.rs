@@ -240,7 +240,7 @@ impl SimMachine {
             device_of: lanes.iter().map(|(device, _)| *device).collect(),
             capacity,
             kernel_floor: whole(profile.kernel_floor.value()),
-            longest_gap: [profile.gap_same.value(), profile.gap_event.value(), cost::node_gap(true, profile)]
+            longest_gap: [profile.gap_same.value(), profile.gap_event.value(), profile.graph.gap.value()]
                 .map(whole)
                 .into_iter()
                 .fold(0, Time::max)
