@@ -300,7 +300,7 @@ fn engine(spec: &Spec, part: &pages::PageRun) -> Launch {
 }
 
 /// Returns the implementation of a copy that is not to another rank. With `via: auto`, kernels copy within a device: the runtime has kernels of
-/// its own for this, which copy rows one by one at half of the bandwidth, and 1 GiB at 0.8 of it (docs/measurements/2026-11-27-wide-heads.md).
+/// its own for this, which copy rows one by one at half of the bandwidth, and 1 GiB at 0.8 of it (docs/measurements/2026-11-27-late-seeds.md).
 fn within(spec: &Spec, source: &Tensor, target: &Tensor) -> CopyMethod {
     let via = spec.attrs.word("via");
     match way(via, source, target).expect("`infer` refuses what no way can do") {
