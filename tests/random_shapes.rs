@@ -386,6 +386,13 @@ fn pad_on_any_side() {
         let value = file.pick(&["", ", value: 1", ", value: -7"]);
         file.add(&format!("pad({x}, before: {before:?}, after: {after:?}{value} -> {y})"));
     }
+    // Rows shorter than a word, and than a pack, in tensors that are large enough for parts in shared memory.
+    let short = [("i8", [3, 90_001, 3], [0, 1, 1], [0, 0, 2]), ("bf16", [3, 90_001, 1], [0, 0, 3], [0, 0, 6])];
+    for (dtype, dims, before, after) in effort::chosen(short) {
+        let all = [0, 1, 2].map(|axis: usize| before[axis] + dims[axis] + after[axis]);
+        let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &all));
+        file.add(&format!("pad({x}, before: {before:?}, after: {after:?} -> {y})"));
+    }
     file.check();
 }
 
@@ -564,6 +571,12 @@ fn softmax_and_scans_of_any_length() {
         let (x, y) = (file.tensor(dtype, &[rows, length]), file.tensor(dtype, &[rows, length]));
         let reverse = file.below(2) == 0;
         file.add(&format!("cumsum({x}, reverse: {reverse} -> {y})"));
+    }
+    // Narrow rows, whose columns are scanned through shared memory.
+    for (dtype, dims) in effort::chosen([("f32", [5000, 3]), ("bf16", [9001, 5]), ("f64", [4001, 3])]) {
+        let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &dims));
+        let reverse = file.below(2) == 0;
+        file.add(&format!("cumsum({x}, dim: 0, reverse: {reverse} -> {y})"));
     }
     file.check();
 }

@@ -178,7 +178,8 @@ fn transposed_convolutions_in_phases() {
     file.check();
 }
 
-/// Adds a pool and its gradients; those of maxima also with indices, at first of any value. `lead` is samples and channels, `sizes` and `windows` the spatial dimensions of `x` and `y`.
+/// Adds a pool and its gradients. With `mode: max`, also adds gradients from random indices, then from those that the pool stores.
+/// `lead` is samples and channels, `sizes` and `windows` the spatial dimensions of `x` and `y`.
 fn pool_both_ways(file: &mut File, dtype: &str, lead: &[u64], sizes: &[u64], windows: &[u64], options: &str) {
     let [x, dx] = [(); 2].map(|()| file.tensor(dtype, &[lead, sizes].concat()));
     let [y, dy] = [(); 2].map(|()| file.tensor(dtype, &[lead, windows].concat()));
@@ -212,7 +213,8 @@ fn pools_of_any_form() {
                 size.iter().map(|&size| (1 + file.below(4), file.below(size / 2 + 1))).unzip();
             let dilation: Vec<u64> = (0..spatial)
                 .map(|axis| match (mode, size[axis]) {
-                    ("mean", _) | (_, 1) => 1,
+                    ("mean", _) => 1,
+                    (_, 1) => (1 + file.below(3)).min(sizes[axis]),
                     (_, size) => {
                         (1 + file.below(3)).min((sizes[axis] + 2 * padding[axis] - 1) / (size - 1)).min(sizes[axis])
                     }
@@ -229,6 +231,8 @@ fn pools_of_any_form() {
         };
         pool_both_ways(&mut file, dtype, &lead, &sizes, &windows, &format!("mode: {mode}, {options}"));
     }
+    // The dilation of a window of one element has no effect, also where dimensions are joined.
+    pool_both_ways(&mut file, "f32", &[1, 1], &[5, 1], &[1, 1], "mode: max, size: [5, 1], stride: 1, dilation: [1, 3]");
     file.check();
 }
 

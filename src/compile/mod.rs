@@ -154,9 +154,8 @@ impl Parsed {
         let max_streams = options.streams.filter(|_| !has_streams).map(NonZeroU32::get);
         let unfused = all_ranks(first, &ast, settings, &reporting, options.progress)?;
         if max_streams.is_some() {
-            let lanes = |rank: &RankPlan| schedule::real_streams(&rank.program, max_streams);
-            let lanes = unfused.iter().map(lanes).collect();
-            if let Some(error) = plan::ranks::deadlock_on_lanes(&unfused, lanes) {
+            let lanes_of = |rank: &RankPlan| schedule::real_streams(&rank.program, max_streams);
+            if let Some(error) = plan::ranks::deadlock_on_lanes(&unfused, lanes_of) {
                 return Err(reporting.all([error]));
             }
         }

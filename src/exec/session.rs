@@ -547,7 +547,7 @@ impl Session {
     }
 
     /// Notes on whether copy engines or kernels execute the copies. See [`Driver::infer_copy_units`].
-    pub(super) fn infer_copy_units(&mut self) -> Result<Vec<String>, ExecError> {
+    pub fn infer_copy_units(&mut self) -> Result<Vec<String>, ExecError> {
         self.driver.infer_copy_units().map_err(device)
     }
 

@@ -46,8 +46,8 @@ pub fn measure(request: &Request) -> Result<Measured, ExecError> {
     }
     let mut serial = Vec::new();
     if failure.is_none() && needs_single_stream_run(request.first().program) && !request.control.stopped() {
-        match plan::ranks::complete_on_one_stream(request.plans) {
-            true => failure = serials(request, &sampled, &mut serial, &mut warnings).err(),
+        match has_serial_run(request) {
+            true => failure = serials(request, &mut sampled, &mut serial, &mut warnings).err(),
             false => warnings.push(
                 "the run on one stream is left out, because on one stream the ranks would wait for each other's transfers for \
                  ever: figures that compare with it, such as `speedup`, have no value"
@@ -121,12 +121,24 @@ fn headlines(
             .inspect_err(|error| warnings.push(failed(run_name(sampled[index].mode), error)))?;
     }
     tear_down(request, &mut session)?;
+    if !has_serial_run(request) {
+        add_copy_notes(request, &mut session, sampled);
+    }
+    Ok(())
+}
+
+/// Whether the program is measured on one stream, too.
+fn has_serial_run(request: &Request) -> bool {
+    needs_single_stream_run(request.first().program) && plan::ranks::complete_on_one_stream(request.plans)
+}
+
+/// Tests at the end of the last session which units make the copies, and adds the notes to each launch mode.
+fn add_copy_notes(request: &Request, session: &mut Ranks, sampled: &mut [VariantSamples]) {
     if !request.control.stopped() {
         // No figure depends on this test, so its failure is not the run's.
         let notes = session.infer_copy_units().unwrap_or_default();
         sampled.iter_mut().for_each(|sampled| sampled.notes.extend_from_slice(&notes));
     }
-    Ok(())
 }
 
 /// Runs the `teardown` after the last iteration of a session, unless the run was stopped.
@@ -137,7 +149,7 @@ fn tear_down(request: &Request, session: &mut Ranks) -> Result<(), ExecError> {
 /// Measures each variant on one stream; `None` for a variant that cannot be measured so.
 fn serials(
     request: &Request,
-    sampled: &[VariantSamples],
+    sampled: &mut [VariantSamples],
     serial: &mut Vec<Option<Serial>>,
     warnings: &mut Vec<String>,
 ) -> Result<(), ExecError> {
@@ -145,7 +157,7 @@ fn serials(
     let _stage = stage::enter("measuring on one stream");
     let mut run = || {
         let mut session = request.open_serial()?;
-        for variant in sampled {
+        for variant in &*sampled {
             if !serial.is_empty() {
                 keep(request, sampled, serial, warnings);
             }
@@ -169,7 +181,9 @@ fn serials(
             let alone = observations.iterations.iter().map(|rank| Alone::of_serial(rank)).collect();
             serial.push(Some(Serial { samples, alone }));
         }
-        tear_down(request, &mut session)
+        tear_down(request, &mut session)?;
+        add_copy_notes(request, &mut session, sampled);
+        Ok(())
     };
     run().inspect_err(|error| warnings.push(failed("the serial run", error)))
 }

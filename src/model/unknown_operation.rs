@@ -73,7 +73,7 @@ fn shipped(parts: &[&str]) -> Option<String> {
     let module = shipped::defining(parts.last()?)?;
     match parts {
         [_] => Some(format!(
-            "`std.{module}` has it: write `use std.{module}` at the top of the file, and `{module}.{}(…)`",
+            "`std.{module}` has it: write `{module}.{}(…)`, with `use std.{module}` at the top of the file",
             parts[0]
         )),
         [before, _] if *before == module => Some(format!("write `use std.{module}` at the top of the file")),

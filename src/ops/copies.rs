@@ -101,7 +101,7 @@ impl Operation for Copy {
                     OptionSpec::word(
                         "via",
                         &["auto", "dma", "kernel"],
-                        "a copy engine, a kernel, or the faster of both: within a device a kernel, else the runtime's copy",
+                        "a copy engine, a kernel, or the faster of both: a kernel within a device and where the runtime cannot make the copy, else the runtime's copy",
                     ),
                     pages::INDICES,
                     counted::BACK,
@@ -264,12 +264,9 @@ fn by_kernel(spec: &Spec) -> bool {
     let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
     match pages::indices(&spec.attrs) {
         Some(list) => {
-            let parts = pages::runs(list, source, target);
-            // Within a device, one kernel copies many contiguous ranges in the time that the runtime takes to start a
-            // second copy.
-            let is_local = direction(source, target) == Some(Direction::DeviceToDevice);
-            (parts.len() > 1 && is_local && spec.attrs.word("via") == "auto")
-                || parts.iter().any(|part| matches!(within(spec, &part.source, &part.target), CopyMethod::Kernel))
+            let is_kernel =
+                |part: &pages::PageRun| matches!(within(spec, &part.source, &part.target), CopyMethod::Kernel);
+            pages::runs(list, source, target).iter().any(is_kernel)
         }
         None => matches!(within(spec, source, target), CopyMethod::Kernel),
     }
@@ -299,8 +296,8 @@ fn engine(spec: &Spec, part: &pages::PageRun) -> Launch {
     }
 }
 
-/// Returns the implementation of a copy that is not to another rank. With `via: auto`, kernels copy within a device: the runtime has kernels of
-/// its own for this, which copy rows one by one at half of the bandwidth, and 1 GiB at 0.8 of it (docs/measurements/2026-11-27-late-seeds.md).
+/// Returns the implementation of a copy that is not to another rank. With `via: auto`, kernels copy within a device. The runtime's own
+/// copy kernels reach half of the bandwidth for several rows, and 0.8 of it for 1 GiB (docs/measurements/2026-11-27-late-seeds.md).
 fn within(spec: &Spec, source: &Tensor, target: &Tensor) -> CopyMethod {
     let via = spec.attrs.word("via");
     match way(via, source, target).expect("`infer` refuses what no way can do") {

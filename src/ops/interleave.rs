@@ -46,7 +46,8 @@ impl Interleaved {
         let begins = distance.is_multiple_of(pack) || pack.is_multiple_of(rows);
         let is_whole = is_whole && (count == 1 || distance == rows * length && begins);
         let bytes = y.elements() * y.dtype.size();
-        // Elementwise kernels write whole packs of four rows of words. Tiles of more or wider rows write longer ranges.
+        // Elementwise kernels write whole packs of four rows of words. Rows of bytes are interleaved up to five. For more or
+        // wider rows, tiles write longer ranges.
         let fits = match rows {
             3 => y.elements() > WALKED && y.dtype.size() < 8,
             2 => bytes > WALKED_TENSOR && y.dtype.size() <= 4,

@@ -298,6 +298,7 @@ impl Gemm {
     /// Whether any of the matrices is in the workspace.
     pub fn uses_workspace(&self) -> bool {
         [&self.a, &self.b, &self.c].iter().any(|matrix| matrix.operand == Matrix::WORKSPACE)
+            || self.scales.is_some_and(|scales| scales.operands.contains(&Matrix::WORKSPACE))
     }
 }
 

@@ -224,12 +224,11 @@ impl Merged {
     }
 
     /// The parts of the output that blocks build in shared memory, if most warps of packs would have a pack with parts of two rows: if rows
-    /// are not whole packs, and shorter than a warp's. If rows are shorter than a pack, only packs of single bytes take longer to compute than memory
-    /// takes to move them.
+    /// are not whole packs, and shorter than a warp's. With rows shorter than a pack, only packs of single bytes are bound by instructions.
     fn chunks(&self) -> Option<Chunks> {
         let row = self.y.dims.last().map_or(0, |length| length * self.y.dtype.size());
-        let is_dear = !self.has_short_rows() || self.y.dtype.size() == 1;
-        let has_parts = is_dear && row < WARP * 16 && !row.is_multiple_of(16);
+        let is_compute_bound = !self.has_short_rows() || self.y.dtype.size() == 1;
+        let has_parts = is_compute_bound && row < WARP * 16 && !row.is_multiple_of(16);
         has_parts.then(|| Chunks::of(&self.x, &self.y, &self.before)).flatten()
     }
 

@@ -348,3 +348,12 @@ fn a_declared_main_is_used() {
     sandbox.write("a.aorta", "stream main(priority: high)\nbuffer x: f32[8]\nstep { map(x + 1 -> x) }\n");
     sandbox.good(&["check", "--strict", "a.aorta"]);
 }
+
+/// The three ranks wait for each other on two real streams alone.
+#[test]
+fn shared_streams_without_a_deadlock_are_good() {
+    let sandbox = Sandbox::new();
+    sandbox.write("three.aorta", include_str!("../diagnostics/plan/deadlock_of_three_ranks.aorta"));
+    let check = |streams: &str| sandbox.run(&["check", "three.aorta", "--ranks", "3", "--streams", streams]).code;
+    assert_eq!(["1", "2", "3"].map(check), [Some(2), Some(2), Some(0)]);
+}

@@ -318,6 +318,10 @@ impl Driver for AlteredDriver {
         self.inner.flush(lane)
     }
 
+    fn infer_copy_units(&mut self) -> Call<Vec<String>> {
+        self.inner.infer_copy_units()
+    }
+
     fn notes(&self) -> Vec<String> {
         self.inner.notes()
     }

@@ -110,20 +110,20 @@ step {
     copy(h -> x)
     copy(x -> g, via: dma)
     copy(h[0..4096] -> y[0..4096])
-    copy(x -> y)
+    copy(x -> y, via: dma)
     copy(x -> y, via: kernel)
   }
 }
 ";
     let (program, plan) = common::planned(text);
     let schedule = common::placed(&program, &plan, &gpu, &schedule::ScheduleOptions::default());
-    let notes = common::session(&program, &schedule, &gpu).notes();
+    let notes = common::session(&program, &schedule, &gpu).infer_copy_units().expect("the copies can be tried");
     let told: Vec<&String> = notes.iter().filter(|note| note.contains("inferred from")).collect();
     println!("{told:#?}");
     let line = |way: &str| told.iter().find(|note| note.contains(way)).unwrap_or_else(|| panic!("{way}: {notes:?}"));
     assert!(line("copies to the device:").contains("an engine (4 KiB to 64 MiB)"));
     assert!(line("copies to the host, `via: dma`:").contains("an engine (64 MiB)"));
-    assert_eq!(line("copies within the device:").matches("64 MiB").count(), 1);
+    assert_eq!(line("copies within the device, `via: dma`:").matches("64 MiB").count(), 1);
     assert_eq!(told.len(), 3);
 }
 
@@ -159,8 +159,7 @@ fn two_ranks(text: &str, gpu: &dyn Backend) -> Vec<String> {
         both.map(|(&(number, program, _), schedule)| exec::RankSchedule { number, program, schedule }).collect();
     let mut open =
         exec::prepare_ranks(&both, gpu, &common::exec_options()).unwrap_or_else(|error| panic!("{text}: {error}"));
-    let notes = open.notes().unwrap_or_else(|error| panic!("{text}: {error}"));
-    println!("{notes:?}");
+    let mut notes = open.notes().unwrap_or_else(|error| panic!("{text}: {error}"));
     open.capture(&Control::default()).unwrap_or_else(|error| panic!("{text}: {error}"));
     for mode in [LaunchMode::Stream, LaunchMode::Graph, LaunchMode::Stream] {
         let samples = open.iterate(mode, 20, 500, &Control::default());
@@ -169,6 +168,8 @@ fn two_ranks(text: &str, gpu: &dyn Backend) -> Vec<String> {
         let observed = open.observe(mode, Observation { times: 5, ..Observation::once(1) }, &Control::default());
         observed.unwrap_or_else(|error| panic!("{text}, {}, observed: {error}", mode.name()));
     }
+    notes.extend(open.infer_copy_units().unwrap_or_else(|error| panic!("{text}: {error}")));
+    println!("{notes:?}");
     notes
 }
 

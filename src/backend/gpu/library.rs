@@ -312,9 +312,9 @@ fn describe_convolution(conv: &Conv) -> String {
     let order = if conv.deterministic { "" } else { ", not deterministic" };
     let dtype = format!("{}{order}", conv.arithmetic.name());
     match conv.form {
-        ConvForm::Forward => format!("{} with {} {dtype}", x.dims, w.dims),
-        ConvForm::Transposed => format!("{} with {}, transposed, {dtype}", y.dims, w.dims),
-        ConvForm::Weights => format!("of weights {} from {} {dtype}", w.dims, x.dims),
+        ConvForm::Forward => format!("convolution {} with {} {dtype}", x.dims, w.dims),
+        ConvForm::Transposed => format!("convolution {} with {}, transposed, {dtype}", y.dims, w.dims),
+        ConvForm::Weights => format!("convolution of weights {} from {} {dtype}", w.dims, x.dims),
     }
 }
 

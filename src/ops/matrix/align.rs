@@ -206,7 +206,7 @@ impl Source {
 
 /// Returns kernel text that defines the type `E`, the bits of an element, and the number `V` of elements in a pack.
 fn elements(dtype: DType) -> String {
-    let bits = ["unsigned char", "unsigned short", "unsigned int"][dtype.size().ilog2() as usize];
+    let bits = ["unsigned char", "unsigned short", "unsigned int", "unsigned long long"][dtype.size().ilog2() as usize];
     format!("typedef {bits} E;\n#define V {}\n", pack(dtype))
 }
 

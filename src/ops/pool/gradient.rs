@@ -90,7 +90,7 @@ fn spread(spec: &Spec, inputs: &[&[f64]], dx: &mut [f64]) -> Vec<f64> {
         for (window, gradient) in dy.iter().enumerate() {
             let places = shape.places(window);
             match (shape.is_max, inputs.get(2)) {
-                // An index outside of its window has no effect.
+                // An index outside the range of its window has no effect.
                 (true, Some(indices)) => match indices[plane * count + window] {
                     index if index >= 0.0 && shape.spans(window, index as usize) => {
                         terms[index as usize].push(*gradient);

@@ -63,9 +63,11 @@ impl Grid {
         for strides in &mut self.strides {
             strides[axis] = 0;
         }
-        if let Some([size, stride, ..]) = &mut self.steps {
+        if let Some([size, stride, _, dilation]) = &mut self.steps {
             (size[next], size[axis]) = (self.x[next], 1);
             (stride[next], stride[axis]) = (self.x[next], 1);
+            // A window of one element may have had any dilation.
+            (dilation[next], dilation[axis]) = (1, 1);
         }
     }
 

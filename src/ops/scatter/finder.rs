@@ -57,9 +57,9 @@ impl Finder {
         // Blocks that search many indices for terms spend as much time on them, and several waves even more.
         let clears = count > FEW && runs.is_some_and(|runs| runs.clears_meanwhile());
         let is_deep = search.is_some_and(|search| search.is_one_wave() && !search.reads_at_once());
-        // Its blocks that share columns write zeros in packs of any alignment.
-        let shares_zeros = search.is_some_and(|search| !search.clears());
-        let instead_of_search = moves(2) && (clears || is_deep) || moves(1) && clears && shares_zeros;
+        // A search whose blocks do not clear their own rows writes zeros in packs of any alignment.
+        let never_clears = search.is_some_and(|search| !search.clears());
+        let instead_of_search = moves(2) && (clears || is_deep) || moves(1) && clears && never_clears;
         let instead_of_lists = if count > MANY { moves(1) } else { !sparse && moves(3) };
         // Lists of terms are faster than several waves of searches, unless most rows have none.
         let is_fast = |search: &Search| sparse || search.is_one_wave();

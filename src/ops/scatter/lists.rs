@@ -316,8 +316,8 @@ const CLEAR: &str = r#"  if (GLOBAL_INDEX < HEADS) used[GLOBAL_INDEX] = 0;
 "#;
 
 /// Kernel text: a thread appends a position to the list of the row that its index names. The thread that appends the first position
-/// of an array takes the array from the pool; others wait for its place. No thread waits before it has taken its own array, so that
-/// threads of a wave can wait for each other.
+/// of an array takes the array from the pool; others wait for its place. A thread waits only for threads with lower places, which have
+/// started, so that threads of a wave can wait for each other.
 const APPEND: &str = r#"  const u32 p = (u32)GLOBAL_INDEX, none = 0xffffffffu;
   const i64 index = p < count ? (i64)i[outer.offset(p, 1)] : -1;
   const u32 row = index >= 0 && (u64)index < rows ? (u32)index : none;

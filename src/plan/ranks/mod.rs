@@ -59,19 +59,25 @@ pub fn complete_on_one_stream(ranks: &[RankPlan]) -> bool {
     on_lanes(ranks, ranks.iter().map(lanes).collect(), ends).unwrap_or(true)
 }
 
-/// The error for ranks that wait for each other since streams share real streams; `None` if all complete. `lanes` has, for each
-/// rank, the real stream of each stream, which runs the operations of an iteration in the order of the text. The ranks have passed
-/// [`check`].
-pub fn deadlock_on_lanes(ranks: &[RankPlan], lanes: Vec<Vec<LaneId>>) -> Option<PlanError> {
+/// The error for ranks that wait for each other since streams share real streams, in a block around the iterations or in an
+/// iteration; `None` if all complete. `lanes_of` returns the real stream of each stream of a rank, which runs the operations of a
+/// block or an iteration in the order of the text. The ranks have passed [`check`].
+pub fn deadlock_on_lanes(ranks: &[RankPlan], lanes_of: impl Fn(&RankPlan) -> Vec<LaneId>) -> Option<PlanError> {
     let is_shared = |lanes: &Vec<LaneId>| lanes.iter().collect::<FxHashSet<_>>().len() < lanes.len();
-    let error = lanes.iter().any(is_shared).then(|| on_lanes(ranks, lanes, stuck::explain));
-    error.flatten().flatten()
+    let deadlock = |ranks: &[RankPlan]| {
+        let lanes: Vec<Vec<LaneId>> = ranks.iter().map(&lanes_of).collect();
+        let error = lanes.iter().any(is_shared).then(|| on_lanes(ranks, lanes, stuck::explain));
+        error.flatten().flatten()
+    };
+    let block = |which| deadlock(&ranks.iter().filter_map(|rank| rank.block(which)).collect::<Vec<_>>());
+    OnceBlock::ALL.into_iter().find_map(block).or_else(|| deadlock(ranks))
 }
 
-/// Simulates the ranks on these real streams, and returns what `result` finds at the end; `None` if they exchange nothing.
+/// Simulates the ranks on these real streams, and returns what `result` finds at the end; `None` if no rank waits for another
+/// in a different order.
 fn on_lanes<T>(ranks: &[RankPlan], lanes: Vec<Vec<LaneId>>, result: impl FnOnce(&RankSimulation) -> T) -> Option<T> {
     let mut tables = Tables::new(ranks);
-    if !tables.have_transfers() {
+    if !may_block(ranks, &tables) {
         return None;
     }
     tables.connect(ranks);
@@ -80,12 +86,15 @@ fn on_lanes<T>(ranks: &[RankPlan], lanes: Vec<Vec<LaneId>>, result: impl FnOnce(
     Some(result(&progress))
 }
 
+/// Whether ranks may wait for each other for ever. Equal programs issue equal collectives in the same order.
+fn may_block(ranks: &[RankPlan], tables: &Tables) -> bool {
+    let all_share = ranks.iter().all(|rank| rank.shares_with(&ranks[0]));
+    tables.have_collectives() && (!all_share || tables.have_transfers())
+}
+
 fn check_cycles(ranks: &[RankPlan]) -> Result<(), Vec<PlanError>> {
-    let Some(first) = ranks.first() else { return Ok(()) };
     let mut tables = Tables::new(ranks);
-    let all_share = ranks.iter().all(|rank| rank.shares_with(first));
-    // Equal programs issue equal collectives in the same order.
-    if !tables.have_collectives() || (all_share && !tables.have_transfers()) {
+    if !may_block(ranks, &tables) {
         return Ok(());
     }
     if let Some(error) = other_mesh(ranks) {

@@ -92,6 +92,16 @@ fn next_on_lane(step: &Step, op: OpId, lanes: &[LaneId]) -> Option<OpId> {
 }
 
 impl<'a> RankSimulation<'a> {
+    /// The operation before an operation of an iteration on the same shared real stream; `None` for the first one, and if streams
+    /// share none.
+    pub fn previous_on_lane(&self, node: OperationRun) -> Option<OpId> {
+        let lanes = self.shared.get(node.rank as usize)?;
+        let cycle = &self.tables.of(node.rank).program.cycle;
+        let step = &cycle[node.iteration as usize % cycle.len()];
+        let lane = |op: OpId| lanes[step.op(op).stream.index()];
+        step.ids().take(node.op.index()).filter(|&before| lane(before) == lane(node.op)).last()
+    }
+
     /// Starts a simulation in which no operation is complete. `shared` has, for each rank, the real stream of each stream; it is
     /// empty if streams share none.
     pub fn new(ranks: &'a [RankPlan], tables: &'a Tables<'a>, shared: Vec<Vec<LaneId>>) -> RankSimulation<'a> {

@@ -163,10 +163,11 @@ fn holds_up(progress: &RankSimulation, node: OperationRun) -> Option<OperationRu
     let mut open = vec![node.op];
     let mut before: Vec<OpId> = Vec::new();
     while let Some(op) = open.pop() {
-        for edge in plan.incoming(op) {
-            if !std::mem::replace(&mut seen[edge.from.index()], true) {
-                open.push(edge.from);
-                before.push(edge.from);
+        let on_lane = progress.previous_on_lane(OperationRun { op, ..node });
+        for from in plan.incoming(op).map(|edge| edge.from).chain(on_lane) {
+            if !std::mem::replace(&mut seen[from.index()], true) {
+                open.push(from);
+                before.push(from);
             }
         }
     }
