@@ -84,7 +84,7 @@ fn other_operations_do_not_report() {
         buffer a, b, c: f32[64, 64] = random(1)
         buffer x, y: f32[1000] = random(1)
         stream s
-        step { on s { o[0]: gemm(a, b -> c) o[1]: copy(c -> a) o[2]: twice(x -> y) o[3]: map(x + 1 -> x) } }"#;
+        step { on s { o[0]: gemm(a, b -> c) o[1]: copy(c -> a, via: dma) o[2]: twice(x -> y) o[3]: map(x + 1 -> x) } }"#;
     let Some((printed, record)) = counted(text, "o", &[]) else { return };
     let reports: Vec<bool> = record.counters.iter().map(|operation| !operation.units.is_empty()).collect();
     assert_eq!(reports, [false, false, false, true], "{printed}");

@@ -109,7 +109,7 @@ fn launches_are_shown() {
         }
         buffer x, y: f32[1000]
         stream s
-        step { on s { twice(x -> y) copy(y -> x) } }"#;
+        step { on s { twice(x -> y) copy(y -> x, via: dma) } }"#;
     std::fs::write(&file, text).expect("a file of our own");
     let (file, trace) = (file.display().to_string(), trace.display().to_string());
     let (printed, record) = observed(libraries, &[], "stream", &[&file, "--trace", &trace]);

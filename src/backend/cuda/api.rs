@@ -18,7 +18,8 @@ use crate::schedule::Topology;
 
 use super::Cuda;
 use super::cublaslt::{CublasLt, Product};
-use super::cudnn::{Cudnn, CudnnEngine};
+use super::cudnn::Cudnn;
+use super::cudnn_engine::CudnnEngine;
 use super::driver::number;
 use super::nvml::Nvml;
 use super::occupancy;

@@ -7,6 +7,7 @@ mod cudnn;
 mod cudnn_api;
 mod cudnn_attention;
 mod cudnn_convolution;
+mod cudnn_engine;
 mod cudnn_graph;
 mod cupti;
 mod driver;

@@ -13,7 +13,7 @@ use crate::model::Priority;
 use crate::ops::{Copy as CopyLaunch, Gemm, KernelSource, TensorMap};
 use crate::schedule::Topology;
 
-use super::library::{EngineNumber, LibraryWork};
+use super::library_work::{EngineNumber, LibraryWork};
 use super::parts::UnitRange;
 use super::runtime::{Address, Event, Function, Graph, IpcHandle, Module, Residency, Runtime, Stream, number};
 use super::tracer::Tracer;

@@ -9,25 +9,15 @@ use std::sync::Arc;
 
 use crate::base::{Nanos, counted};
 use crate::exec::{ExecError, Fault, ImageOp};
-use crate::ops::{AttentionForm, Conv, ConvForm, FusedAttention, Kernel};
+use crate::ops::Kernel;
 
 use super::api::{Api, Call};
 use super::disk_cache;
+use super::library_work::{EngineNumber, LibraryWork};
 use super::lower::{Calls, Context, Prepared};
 use super::products::{Chooser, StoredChoice};
 use super::runtime::Stream;
 use super::trial::Trial;
-
-/// A convolution or attention that the vendor's library can compute.
-#[derive(Clone, Debug, PartialEq)]
-pub enum LibraryWork {
-    Convolution {
-        whole: Arc<Conv>,
-        /// The convolution of a single call of the library: with some of the samples, if there are many.
-        piece: Box<Conv>,
-    },
-    Attention(Arc<FusedAttention>),
-}
 
 /// A convolution or attention of an image, with all uses that differ in the operands' addresses only.
 #[derive(Debug)]
@@ -49,24 +39,16 @@ struct LibraryUse {
     kernels: (u32, u32),
 }
 
-/// Number by which the vendor's library identifies an engine of attention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EngineNumber {
-    /// Index of the form of the graph by which the library computes attention, among the vendor's forms.
-    pub form: u32,
-    /// The library's number of the engine.
-    pub number: u32,
-}
-
-impl EngineNumber {
+impl StoredChoice {
     /// Encodes a choice for the cache on disk; `None` stands for the kernels.
-    fn choice(engine: Option<EngineNumber>, time: Nanos) -> StoredChoice {
+    fn of_engine(engine: Option<EngineNumber>, time: Nanos) -> StoredChoice {
         let place = engine.map_or(0, |EngineNumber { form, number }| (u64::from(form) << 32) + u64::from(number) + 1);
         StoredChoice { place: place as usize, time }
     }
 
-    fn of_choice(choice: StoredChoice) -> Option<EngineNumber> {
-        let code = (choice.place as u64).checked_sub(1)?;
+    /// The engine of a choice; `None` for the kernels.
+    fn engine(self) -> Option<EngineNumber> {
+        let code = (self.place as u64).checked_sub(1)?;
         Some(EngineNumber { form: (code >> 32) as u32, number: code as u32 })
     }
 }
@@ -74,64 +56,6 @@ impl EngineNumber {
 /// Maximum number of engines that are compiled for uses that take over the choice of another use. On an H100, cuDNN
 /// 9.19 compiled 1025 of them in 46 s, on one thread as on 16.
 const MAX_COMPILED: usize = 64;
-
-impl LibraryWork {
-    pub fn convolution(whole: &Arc<Conv>) -> LibraryWork {
-        LibraryWork::Convolution { whole: whole.clone(), piece: Box::new(whole.pieces().0) }
-    }
-
-    /// Returns for each call of the library the addresses of its operands, from those of the operation.
-    fn calls(&self, operands: &[u64]) -> Vec<Arc<[u64]>> {
-        let address = |operand: u8| operands[usize::from(operand)];
-        match self {
-            LibraryWork::Convolution { whole, .. } => {
-                let bytes = whole.tensors.map(|tensor| tensor.bytes() / tensor.dims[0]);
-                let [x, w, y] = whole.operands.map(address);
-                let bias = whole.bias.map_or(0, address);
-                let at = |start: u64| Arc::from([x + start * bytes[0], w, y + start * bytes[2], bias]);
-                whole.pieces().1.into_iter().map(at).collect()
-            }
-            LibraryWork::Attention(fused) => {
-                vec![fused.operands.iter().map(|(operand, _)| address(*operand)).collect()]
-            }
-        }
-    }
-
-    /// Returns work with the size of the class: engines and kernels compute all work of a class about equally fast.
-    fn class(&self) -> LibraryWork {
-        match self {
-            LibraryWork::Convolution { .. } => self.clone(),
-            LibraryWork::Attention(fused) => LibraryWork::Attention(Arc::new(fused.class())),
-        }
-    }
-
-    /// Number of floating-point operations.
-    fn flops(&self) -> f64 {
-        match self {
-            LibraryWork::Convolution { whole, .. } => {
-                let [_, w, y] = &whole.tensors;
-                2.0 * y.elements() as f64 / y.dims[1] as f64 * w.elements() as f64
-            }
-            LibraryWork::Attention(fused) => fused.flops() * fused.calls as f64,
-        }
-    }
-
-    /// The library's term for a way to compute the work.
-    fn term(&self) -> &'static str {
-        match self {
-            LibraryWork::Convolution { .. } => "algorithm",
-            LibraryWork::Attention(_) => "engine",
-        }
-    }
-
-    /// Describes the work in notes.
-    fn describe(&self) -> String {
-        match self {
-            LibraryWork::Convolution { whole, .. } => describe_convolution(whole),
-            LibraryWork::Attention(fused) => describe_attention(fused),
-        }
-    }
-}
 
 impl<A: Api> Context<'_, A> {
     /// Adds the library's calls and the launches of the kernels that compute the same. Once one of the two is chosen,
@@ -250,7 +174,7 @@ impl<A: Api> Chooser<'_, A> {
         };
         if let Some(choice) = stored.as_deref().and_then(StoredChoice::read) {
             let time = choice.time;
-            match EngineNumber::of_choice(choice) {
+            match choice.engine() {
                 None => return Ok((None, format!("{what}: kernels of aorta, {time} when they were chosen"))),
                 Some(engine) => {
                     if let Ok(engine) = self.compiled(operation, engine) {
@@ -269,7 +193,7 @@ impl<A: Api> Chooser<'_, A> {
         let lanes = uses.iter().map(|one| one.lane).collect();
         let fastest = self.fastest(&Trial { what, library, term, lanes, flops: work.flops(), issue: &issue }, found)?;
         if let Some(time) = fastest.time {
-            let choice = EngineNumber::choice(fastest.candidate.as_ref().map(A::engine_number), time);
+            let choice = StoredChoice::of_engine(fastest.candidate.as_ref().map(A::engine_number), time);
             disk_cache::store(stored.as_deref(), &choice.packed());
         }
         Ok((fastest.candidate, fastest.note))
@@ -307,35 +231,6 @@ impl<A: Api> Chooser<'_, A> {
     }
 }
 
-fn describe_convolution(conv: &Conv) -> String {
-    let [x, w, y] = &conv.tensors;
-    let order = if conv.deterministic { "" } else { ", not deterministic" };
-    let dtype = format!("{}{order}", conv.arithmetic.name());
-    match conv.form {
-        ConvForm::Forward => format!("convolution {} with {} {dtype}", x.dims, w.dims),
-        ConvForm::Transposed => format!("convolution {} with {}, transposed, {dtype}", y.dims, w.dims),
-        ConvForm::Weights => format!("convolution of weights {} from {} {dtype}", w.dims, x.dims),
-    }
-}
-
-fn describe_attention(attention: &FusedAttention) -> String {
-    let [q, k] = [0, 1].map(|place| attention.tensor(place));
-    let name = match attention.form {
-        AttentionForm::Forward => "attention",
-        AttentionForm::Backward => "gradients of attention",
-    };
-    let mut batch = q.dims;
-    batch.set(0, q.dims[0] * attention.calls);
-    let mask = match (attention.causal, attention.window) {
-        (false, _) => String::new(),
-        (true, 0) => ", causal".to_owned(),
-        (true, window) => format!(", causal, window {window}"),
-    };
-    let bias = attention.bias().map_or(String::new(), |place| format!(", bias {}", attention.tensor(place).dims));
-    let sums = if attention.deterministic { "" } else { ", not deterministic" };
-    format!("{name} {batch} over {} heads of {} keys {}{mask}{bias}{sums}", k.dims[1], k.dims[2], q.dtype)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,7 +240,7 @@ mod tests {
         for engine in
             [None, Some(EngineNumber { form: 0, number: 0 }), Some(EngineNumber { form: 1, number: u32::MAX - 1 })]
         {
-            assert_eq!(EngineNumber::of_choice(EngineNumber::choice(engine, Nanos(7))), engine);
+            assert_eq!(StoredChoice::of_engine(engine, Nanos(7)).engine(), engine);
         }
     }
 }

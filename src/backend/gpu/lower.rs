@@ -16,7 +16,8 @@ use crate::ops::{
 use super::api::{Addresses, Api, SyncStep};
 use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
-use super::library::{LibraryOperation, LibraryWork};
+use super::library::LibraryOperation;
+use super::library_work::LibraryWork;
 use super::peers::{self, CopyPart, PeerDevices};
 use super::runtime::{Function, Stream};
 use super::timer;

@@ -17,6 +17,7 @@ mod host_work;
 mod inter_process;
 mod kernels;
 mod library;
+mod library_work;
 mod lower;
 mod opening;
 mod pageable;
@@ -45,7 +46,7 @@ use crate::schedule::Topology;
 
 pub use api::{Addresses, Api, Call, Handle, PeerAccess, SyncStep};
 use driver::GpuDriver;
-pub use library::{EngineNumber, LibraryWork};
+pub use library_work::{EngineNumber, LibraryWork};
 pub use parts::UnitRange;
 
 pub(in crate::backend) use api::required;

@@ -8,8 +8,9 @@ use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
 use super::super::warpgroups;
 use super::cost::Tiles;
-use super::kernel::{row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
+use super::kernel::{row_blocks, sequence_params, sequences_text, size_params, steps};
 use super::shape::{Axes, bias};
+use super::tiles::whole_tiles;
 use super::*;
 
 /// Threads of a block: four warps of 32 threads, or two of 64.

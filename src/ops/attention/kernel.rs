@@ -8,14 +8,8 @@ use super::super::occupancy::{LARGEST_CLUSTER, UNIT_SHARED, UNITS, share};
 use super::super::warpgroups;
 use super::cost::{PER_BIAS, Tiles as Visited};
 use super::shape::{Axes, bias};
-use super::tiles::{Tiles, WIDE_STAGES, WIDEST};
+use super::tiles::{MANY_ROWS, MAX_SPLITS, RESIDENT, STAGES, THREADS, Tiles, WIDE_STAGES, WIDEST, whole_tiles};
 use super::*;
-
-/// Threads of a block with fewer than [`MANY_ROWS`] rows: four warps of 32 threads, or two of 64. A block with
-/// [`MANY_ROWS`] rows has twice as many.
-pub const THREADS: u64 = 128;
-/// Rows of the largest blocks.
-pub const MANY_ROWS: u64 = 128;
 
 /// Largest head dimension of the kernel for matrix units, which holds tiles of keys and values in shared memory.
 const LARGEST_TILE: u64 = 256;
@@ -27,9 +21,6 @@ const MIN_KEYS: u64 = 128;
 /// [`MIN_KEYS`] of blocks with at most [`SMALL_ROWS`] rows, which mostly wait for memory.
 const MIN_KEYS_SMALL: u64 = 64;
 
-/// Maximum number of blocks that share the keys of a row, before the number is rounded to whole clusters.
-pub const MAX_SPLITS: u64 = 256;
-
 /// Maximum number of tiles per block for which blocks form a cluster. With more, a second kernel that joins the results
 /// is faster: a cluster starts only when there is room for all of its blocks, and clusters do not fill the device.
 const TILES_IN_CLUSTERS: u64 = 16;
@@ -37,14 +28,6 @@ const TILES_IN_CLUSTERS: u64 = 16;
 /// Number of partial results of a row from which the threads of a block divide them.
 const MANY_PARTS: u64 = 9;
 
-/// Number of tiles of keys and values that shared memory holds on devices with asynchronous loads: one is multiplied
-/// while the others are loaded.
-pub const STAGES: u64 = 2;
-
-/// Number of blocks with fewer than [`MANY_ROWS`] rows that a compute unit shall hold; the keys are divided into enough
-/// parts for them. With [`MANY_ROWS`] it is one. More blocks would fit with at most [`SMALL_ROWS`], but two load as
-/// much as the memory provides, and clusters need room.
-pub const RESIDENT: u64 = 2;
 /// Maximum number of rows of a block for which keys are divided even if the blocks fill the device.
 const SMALL_ROWS: u64 = 32;
 
@@ -569,9 +552,4 @@ pub fn steps(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Arg {
     let axes = axes.unwrap_or(Axes::of_rows(rank));
     let head = axes.heads.map_or(0, |axis| tensor.strides[axis]);
     Arg::Words(vec![tensor.strides[axes.positions], head, element])
-}
-
-/// Rounds a head dimension up to whole tiles.
-pub fn whole_tiles(size: u64) -> u64 {
-    size.div_ceil(16).max(1) * 16
 }

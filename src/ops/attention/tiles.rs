@@ -1,9 +1,27 @@
 //! Tiles of the forward kernels for matrix units.
 
 use super::super::occupancy::{UNITS, WARP};
-use super::kernel::{MANY_ROWS, MAX_SPLITS, RESIDENT, STAGES, THREADS, whole_tiles};
 use super::shape::Shape;
 use super::wide_text::VALUE_SLICE;
+
+/// Threads of a block with fewer than [`MANY_ROWS`] rows: four warps of 32 threads, or two of 64. A block with
+/// [`MANY_ROWS`] rows has twice as many.
+pub const THREADS: u64 = 128;
+
+/// Rows of the largest blocks.
+pub const MANY_ROWS: u64 = 128;
+
+/// Maximum number of blocks that share the keys of a row, before the number is rounded to whole clusters.
+pub const MAX_SPLITS: u64 = 256;
+
+/// Number of tiles of keys and values that shared memory holds on devices with asynchronous loads: one is multiplied
+/// while the others are loaded.
+pub const STAGES: u64 = 2;
+
+/// Number of blocks with fewer than [`MANY_ROWS`] rows that a compute unit shall hold; the keys are divided into enough
+/// parts for them. With [`MANY_ROWS`] it is one. More blocks would fit with at most [`SMALL_ROWS`], but two load as
+/// much as the memory provides, and clusters need room.
+pub const RESIDENT: u64 = 2;
 
 /// Largest head dimension of blocks whose warps divide the columns of the sums.
 pub const WIDEST: u64 = 1024;
@@ -154,4 +172,9 @@ impl Tiles {
         };
         (1..=all.min(MAX_SPLITS)).min_by(|&one, &other| time(one).total_cmp(&time(other))).unwrap_or(1)
     }
+}
+
+/// Rounds a head dimension up to whole tiles.
+pub fn whole_tiles(size: u64) -> u64 {
+    size.div_ceil(16).max(1) * 16
 }

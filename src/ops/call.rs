@@ -1,0 +1,137 @@
+//! A call of an operation during shape inference, and the errors of its operands.
+
+use crate::base::{DType, Dims, SrcSpan};
+
+use super::collectives::Team;
+use super::{Attrs, Expression, OpError, Operation, Tensor};
+
+/// A tensor with its source location.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand {
+    pub tensor: Tensor,
+    pub span: SrcSpan,
+}
+
+/// A call of an operation during shape inference.
+#[derive(Debug)]
+pub struct Call<'a> {
+    pub operation: &'static dyn Operation,
+    pub span: SrcSpan,
+    pub inputs: &'a [Operand],
+    /// The outputs, as many as [`Operation::outputs`] returns; `None` for an output that the text does not name, which
+    /// becomes scratch memory.
+    pub outputs: &'a [Option<Operand>],
+    pub attrs: &'a Attrs,
+    pub expression: Option<&'a Expression>,
+    /// The group of ranks in which a collective runs, with this rank's number.
+    pub team: Team,
+}
+
+impl Call<'_> {
+    /// Returns the type and shape of output `index`. If the text names the output, returns an error unless its declared
+    /// type and shape are the same.
+    pub(super) fn output(&self, index: usize, dtype: DType, dims: Dims) -> Result<(DType, Dims), OpError> {
+        match &self.outputs[index] {
+            Some(given) if given.tensor.dtype != dtype || given.tensor.dims != dims => {
+                let call = (self.span.start as usize, self.operation.name().len()).into();
+                Err(self.unlike(given, dims.of(dtype), given.tensor.to_string(), call))
+            }
+            _ => Ok((dtype, dims)),
+        }
+    }
+
+    /// Element type of output `index` as the text declares it; `None` if the text does not name the output.
+    pub(super) fn given_dtype(&self, index: usize) -> Option<DType> {
+        self.outputs[index].map(|output| output.tensor.dtype)
+    }
+
+    /// Returns an error if input `index` has fewer than `rank` dimensions.
+    pub(super) fn needs_rank(&self, index: usize, rank: usize, why: &str) -> Result<(), OpError> {
+        let input = &self.inputs[index];
+        if input.tensor.dims.len() >= rank {
+            return Ok(());
+        }
+        let plural = if rank == 1 { "" } else { "s" };
+        Err(self.bad_shape(input, format!("at least {rank} dimension{plural}, {why}")))
+    }
+
+    /// Returns an error unless `fits` is true. `needs` says in words which types the operand may have.
+    pub(super) fn needs_dtype(&self, operand: &Operand, fits: bool, needs: &str) -> Result<(), OpError> {
+        if fits {
+            return Ok(());
+        }
+        Err(OpError::Dtype {
+            op: self.operation.name(),
+            needs: needs.to_owned(),
+            found: operand.tensor.to_string(),
+            at: operand.span.into(),
+        })
+    }
+
+    /// Returns an error unless an operand holds indices: elements of type `i32` or `i64`.
+    pub(super) fn needs_indices(&self, operand: &Operand) -> Result<(), OpError> {
+        let fits = matches!(operand.tensor.dtype, DType::I32 | DType::I64);
+        self.needs_dtype(operand, fits, "indices of type i32 or i64")
+    }
+
+    /// Returns the error for two inputs, by index, that do not fit each other, with a description of each.
+    pub(super) fn differs(&self, left: usize, left_is: String, right: usize, right_is: String, help: &str) -> OpError {
+        OpError::Differ {
+            op: self.operation.name(),
+            left: left_is,
+            left_at: self.inputs[left].span.into(),
+            right: right_is,
+            right_at: self.inputs[right].span.into(),
+            help: help.to_owned(),
+        }
+    }
+
+    /// The error for an operand whose shape or size the operation does not support; `needs` describes those that it
+    /// supports.
+    pub(super) fn bad_shape(&self, operand: &Operand, needs: impl Into<String>) -> OpError {
+        let (op, found) = (self.operation.name(), operand.tensor.to_string());
+        OpError::Rank { op, needs: needs.into(), found, at: operand.span.into() }
+    }
+
+    /// The error for an operand in a memory that the operation cannot access.
+    pub(super) fn bad_space(&self, operand: &Operand, help: &'static str) -> OpError {
+        let (op, space) = (self.operation.name(), operand.tensor.space.name());
+        OpError::Space { op, space, help, at: operand.span.into() }
+    }
+
+    /// The error for an operand that has gaps where the operation needs contiguous memory.
+    pub(super) fn gaps(&self, operand: &Operand, help: &'static str) -> OpError {
+        OpError::Gaps { op: self.operation.name(), help, at: operand.span.into() }
+    }
+
+    /// The error for a call that has to name its output.
+    pub(super) fn no_output(&self, help: &'static str) -> OpError {
+        OpError::OutputMissing { op: self.operation.name(), help, at: self.span.into() }
+    }
+
+    /// The error for an output that does not fit the first input.
+    pub(super) fn bad_output(&self, given: &Operand, expected: String, found: String) -> OpError {
+        let source = self.inputs.first().map_or(self.span, |input| input.span);
+        self.unlike(given, expected, found, source.into())
+    }
+
+    /// The error for an output whose type or shape is not the expected one; `source` locates the code from which that
+    /// follows.
+    pub(super) fn unlike(
+        &self,
+        given: &Operand,
+        expected: String,
+        found: String,
+        source: miette::SourceSpan,
+    ) -> OpError {
+        let op = self.operation.name();
+        let alike = op == "map" && self.outputs.len() > 1;
+        OpError::Output { op, expected, found, over: None, alike, at: given.span.into(), call: source }
+    }
+
+    /// The error for an option whose value is not permitted: `why` states the problem, `help` what to write.
+    pub(super) fn bad_option(&self, name: &'static str, why: String, help: impl Into<String>) -> OpError {
+        let at = self.attrs.span(name).unwrap_or(self.span);
+        OpError::Option { op: self.operation.name(), option: name, why, help: help.into(), at: at.into() }
+    }
+}
