@@ -3,7 +3,7 @@
 use crate::base::{Nanos, OpId};
 use crate::exec::TracedLaunch;
 use crate::model::{OpKind, Program, Step};
-use crate::ops::{self, Arithmetic, BusBytes, Category, Input, Launch, LiveRows, Spec, Tensor};
+use crate::ops::{self, Arithmetic, BusBytes, Category, Direction, Input, Launch, LiveRows, Spec, Tensor};
 
 use super::alone::Alone;
 use super::analysis;
@@ -110,7 +110,7 @@ fn launches(parts: &[&TracedLaunch]) -> Vec<LaunchRecord> {
     parts.iter().map(launch).collect()
 }
 
-/// Direction of a contiguous copy by a copy engine, or of one to another rank, and whether the host's memory is
+/// Direction of a contiguous copy by the runtime or within a device, or of one to another rank, and whether the host's memory is
 /// pageable. `None` for other operations; copies by rows and of pages have other rates.
 fn route(spec: &Spec) -> Option<(&'static str, bool)> {
     if spec.operation.category() != Category::Copy {
@@ -121,6 +121,7 @@ fn route(spec: &Spec) -> Option<(&'static str, bool)> {
     }
     match &spec.launch()[..] {
         [Launch::Copy(copy)] if copy.rows == 1 => Some((copy.direction.short(), copy.pageable)),
+        [Launch::Kernel(_)] if ops::is_whole_copy(spec) => Some((Direction::DeviceToDevice.short(), false)),
         _ => None,
     }
 }

@@ -19,6 +19,13 @@ pub fn copied(bytes: u64, from: Space) -> Spec {
     Spec::new(&Copy, options("auto"), vec![Tensor { space: from, ..to }], vec![to])
 }
 
+/// Whether a copy is one of contiguous memory within a device.
+pub fn is_whole_copy(spec: &Spec) -> bool {
+    let ([source], [target]) = (&spec.inputs[..], &spec.outputs[..]) else { return false };
+    let is_whole = pages::indices(&spec.attrs).is_none() && source.contiguous() && target.contiguous();
+    is_whole && direction(source, target) == Some(Direction::DeviceToDevice)
+}
+
 /// Options of a copy that the program inserts, with this value of `via`.
 pub(super) fn options(via: &'static str) -> Attrs {
     Attrs::of([("via", Attr::Word(via)), ("indices", Attr::Absent), ("back", Attr::Bool(false))])

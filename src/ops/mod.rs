@@ -101,7 +101,7 @@ pub use collectives::{
     Batch, BatchMember, BusBytes, Team, assumes_size, bus_bytes, has_unknown_size, moves_unknown_size, parts,
 };
 pub use compiled::Resources;
-pub use copies::copied;
+pub use copies::{copied, is_whole_copy};
 pub use cost::{Cost, KnownCost, Tiling, Traffic};
 pub use error::OpError;
 pub use expression::Expression;

@@ -91,9 +91,10 @@ fn rates(rank: &RankRecord, shift: Nanos, (name, bytes): Counted) -> Counter {
     Counter { name, unit: "B/s", points: sums(changes) }
 }
 
-/// The number of copies that engines perform at the same time.
+/// The number of copies to and from a device that engines perform at the same time. Within a device, kernels copy.
 fn copies(rank: &RankRecord, shift: Nanos) -> Counter {
-    let by_engine = rank.trace.iter().filter(|span| rank.operations[span.id as usize].direction.is_some());
+    let crosses = |operation: &OperationRecord| operation.direction.as_ref().is_some_and(|way| way != "d2d");
+    let by_engine = rank.trace.iter().filter(|span| crosses(&rank.operations[span.id as usize]));
     let changes = by_engine.flat_map(|span| [(span.start_ns + shift, 1.0), (span.end_ns + shift, -1.0)]);
     Counter { name: "copies by copy engines", unit: "", points: sums(changes.collect()) }
 }
