@@ -154,8 +154,8 @@ pub fn lacks_format(spec: &Spec, profile: &Profile) -> bool {
 
 /// Whether both factors of a product are `e5m2`, which NVIDIA's library does not multiply.
 fn lacks_pair(spec: &Spec, profile: &Profile) -> bool {
-    let is_wide = |input: usize| spec.inputs[input].dtype == DType::E5M2;
-    profile.architecture.starts_with("sm_") && spec.operation.product(spec).is_some() && is_wide(0) && is_wide(1)
+    let is_e5m2 = |input: usize| spec.inputs[input].dtype == DType::E5M2;
+    profile.architecture.starts_with("sm_") && spec.operation.product(spec).is_some() && is_e5m2(0) && is_e5m2(1)
 }
 
 /// The warning at the first product in a format that the device lacks; `None` if there is none.

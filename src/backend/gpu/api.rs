@@ -550,7 +550,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         engine: Option<EngineNumber>,
     ) -> Call<Vec<Self::Engine>>;
 
-    /// The number of an engine. That of a convolution means nothing.
+    /// The number of an engine; 0 for a convolution.
     fn engine_number(engine: &Self::Engine) -> EngineNumber;
 
     /// Launches an engine. `operands` are the addresses of its operands: `x`, `w`, `y` and bias of a convolution, with 0 for

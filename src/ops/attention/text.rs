@@ -194,7 +194,7 @@ pub const RANGE: &str = r#"  // Blocks start with the last queries: with a causa
   };
 "#;
 
-/// Sums of a block in [`MEMORY`].
+/// Kernel text: the loop over tiles of keys, which accumulates the sums.
 pub const LOOP: &str = r#"#if WARPGROUPS
   auto load_k = [&](u32 start, u32 stage) {
     EACH_TILE(part, PARTS) {

@@ -23,7 +23,7 @@ pub const MEMORY: &str = r#"#if WARPGROUPS
   f32 (*exchanged)[BM] = (f32 (*)[BM])(tile_p.at + BM * 64);
 "#;
 
-/// Sums of a block in [`MEMORY`].
+/// Kernel text: the loop over tiles of keys, which accumulates the sums.
 ///
 /// Warpgroups load the next keys while they weigh and multiply the values, and the next values while they multiply the
 /// keys, so that the memory is never idle.
@@ -233,7 +233,7 @@ pub const LOOP: &str = r#"  // Writes the largest score of each row among the ke
     __syncthreads();
     weigh_all();
     EACH_TILE(part, VALUE_WIDTH / 128) {
-      // Its barrier follows the weights of all warps.
+      // The barrier in `next_slice` follows the weights of all warps.
       Tile<BN, 128> part_v = {next_slice(start, PARTS + part)};
       EACH_TILE(c, BN / 16) {
         Factor weights[MT];
