@@ -190,7 +190,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.check(call, status).map(|()| function)
     }
 
-    /// Returns an attribute of a function, such as the maximum number of threads of a block ([`number::FUNCTION_MAX_THREADS`]).
+    /// Returns an attribute of a function, such as the maximum number of threads of a block (`number::FUNCTION_MAX_THREADS`).
     unsafe fn attribute(&self, function: Function, attribute: c_uint) -> Call<u32> {
         let runtime = self.runtime();
         let mut value = 0;

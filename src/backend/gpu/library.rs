@@ -5,39 +5,17 @@
 //! H100). A workload whose lengths are drawn has hundreds of them. So only one use of each class is timed, the others take its
 //! choice, and few engines are compiled for them.
 
-use std::sync::Arc;
-
 use crate::base::{Nanos, counted};
 use crate::exec::{ExecError, Fault, ImageOp};
 use crate::ops::Kernel;
 
 use super::api::{Api, Call};
 use super::disk_cache;
-use super::library_work::{EngineNumber, LibraryWork};
+use super::library_work::{EngineNumber, LibraryOperation, LibraryUse, LibraryWork};
 use super::lower::{Calls, Context, Prepared};
 use super::products::{Chooser, StoredChoice};
 use super::runtime::Stream;
 use super::trial::Trial;
-
-/// A convolution or attention of an image, with all uses that differ in the operands' addresses only.
-#[derive(Debug)]
-pub struct LibraryOperation {
-    pub work: LibraryWork,
-    /// Kernels that compute the same, with the operands of the first use.
-    kernels: Vec<Kernel>,
-    /// The first use on each lane that has one.
-    uses: Vec<LibraryUse>,
-}
-
-/// A use of a convolution or attention on one lane.
-#[derive(Debug)]
-struct LibraryUse {
-    /// For each call of the library, the addresses of the operands, in the order of [`Api::run_engine`].
-    calls: Vec<Arc<[u64]>>,
-    lane: u32,
-    /// First and end index in [`Calls::alternatives`] of the kernels that compute this use.
-    kernels: (u32, u32),
-}
 
 impl StoredChoice {
     /// Encodes a choice for the cache on disk; `None` stands for the kernels.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ops::{AttentionForm, Conv, ConvForm, FusedAttention};
+use crate::ops::{AttentionForm, Conv, ConvForm, FusedAttention, Kernel};
 
 /// A convolution or attention that the vendor's library can compute.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +13,26 @@ pub enum LibraryWork {
         piece: Box<Conv>,
     },
     Attention(Arc<FusedAttention>),
+}
+
+/// A convolution or attention of an image, with all uses that differ in the operands' addresses only.
+#[derive(Debug)]
+pub struct LibraryOperation {
+    pub work: LibraryWork,
+    /// Kernels that compute the same, with the operands of the first use.
+    pub kernels: Vec<Kernel>,
+    /// The first use on each lane that has one.
+    pub uses: Vec<LibraryUse>,
+}
+
+/// A use of a convolution or attention on one lane.
+#[derive(Debug)]
+pub struct LibraryUse {
+    /// For each call of the library, the addresses of the operands, in the order of `Api::run_engine`.
+    pub calls: Vec<Arc<[u64]>>,
+    pub lane: u32,
+    /// First and end index in `Calls::alternatives` of the kernels that compute this use.
+    pub kernels: (u32, u32),
 }
 
 /// Number by which the vendor's library identifies an engine of attention.

@@ -16,8 +16,7 @@ use crate::ops::{
 use super::api::{Addresses, Api, SyncStep};
 use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
-use super::library::LibraryOperation;
-use super::library_work::LibraryWork;
+use super::library_work::{LibraryOperation, LibraryWork};
 use super::peers::{self, CopyPart, PeerDevices};
 use super::runtime::{Function, Stream};
 use super::timer;
