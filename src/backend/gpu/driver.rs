@@ -109,7 +109,7 @@ impl<A: Api> GpuDriver<A> {
                 }
                 Prepared::Engine { operation, operands, workspace, stream } => match &engines[operation as usize] {
                     Some(engine) => {
-                        api.run_engine(engine, &calls.library_operands[operands as usize], workspace, stream)
+                        api.run_engine(engine, &calls.engine_operands[operands as usize], workspace, stream)
                     }
                     None => Ok(()),
                 },

@@ -38,7 +38,7 @@ const MAX_COMPILED: usize = 64;
 impl<A: Api> Context<'_, A> {
     /// Adds the library's calls and the launches of the kernels that compute the same. Once one of the two is chosen,
     /// the calls of the other do nothing.
-    pub fn library(
+    pub fn add_library_work(
         &self,
         (work, kernels): (LibraryWork, &[Kernel]),
         op: &ImageOp,
@@ -48,14 +48,14 @@ impl<A: Api> Context<'_, A> {
         let (lane, workspace) = (op.lane, self.workspaces[op.lane as usize]);
         let stream = self.streams[lane as usize];
         let of_library = work.calls(operands);
-        let number = calls.library.iter().position(|known| known.work == work).unwrap_or_else(|| {
-            calls.library.push(LibraryOperation { work, kernels: kernels.to_vec(), uses: Vec::new() });
-            calls.library.len() - 1
+        let number = calls.engine_operations.iter().position(|known| known.work == work).unwrap_or_else(|| {
+            calls.engine_operations.push(LibraryOperation { work, kernels: kernels.to_vec(), uses: Vec::new() });
+            calls.engine_operations.len() - 1
         });
         let operation = number as u32;
         for addresses in &of_library {
-            let operands = calls.library_operands.len() as u32;
-            calls.library_operands.push(addresses.clone());
+            let operands = calls.engine_operands.len() as u32;
+            calls.engine_operands.push(addresses.clone());
             calls.calls.push(Prepared::Engine { operation, operands, workspace, stream });
         }
         let first = calls.alternatives.len() as u32;
@@ -64,7 +64,7 @@ impl<A: Api> Context<'_, A> {
             calls.calls.push(Prepared::Alternative { operation, kernel: calls.alternatives.len() as u32 });
             calls.alternatives.push(prepared);
         }
-        let uses = &mut calls.library[number].uses;
+        let uses = &mut calls.engine_operations[number].uses;
         if !uses.iter().any(|known| known.lane == lane) {
             uses.push(LibraryUse { calls: of_library, lane, kernels: (first, calls.alternatives.len() as u32) });
         }

@@ -48,7 +48,7 @@ pub enum Prepared {
     Engine {
         /// Index in [`Calls::library`].
         operation: u32,
-        /// Index of the operands' addresses in [`Calls::library_operands`].
+        /// Index of the operands' addresses in [`Calls::engine_operands`].
         operands: u32,
         workspace: (u64, u64),
         stream: Stream,
@@ -110,9 +110,9 @@ pub struct Calls<A: Api> {
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<ImageProduct>,
     /// Convolutions and attention, which the vendor's library can compute.
-    pub library: Vec<LibraryOperation>,
+    pub engine_operations: Vec<LibraryOperation>,
     /// Addresses of the operands of each [`Prepared::Engine`].
-    pub library_operands: Vec<Arc<[u64]>>,
+    pub engine_operands: Vec<Arc<[u64]>>,
     /// Kernels that a library call can replace: epilogues of products, convolutions, and attention.
     pub alternatives: Vec<Prepared>,
     pub exchanges: Vec<Exchange>,
@@ -136,8 +136,8 @@ impl<A: Api> Calls<A> {
             calls: Vec::with_capacity(ops),
             copies: Vec::new(),
             products: Vec::new(),
-            library: Vec::new(),
-            library_operands: Vec::new(),
+            engine_operations: Vec::new(),
+            engine_operands: Vec::new(),
             alternatives: Vec::new(),
             exchanges: Vec::new(),
             peers: Vec::new(),
@@ -335,7 +335,7 @@ impl<A: Api> Context<'_, A> {
                     _ => None,
                 };
                 if let Some(work) = of_library {
-                    self.library(work, op, &operands, &mut calls)?;
+                    self.add_library_work(work, op, &operands, &mut calls)?;
                     continue;
                 }
                 let call = self.call(launch, op, &operands, &mut calls, &mut products)?;

@@ -8,7 +8,9 @@ use super::super::occupancy::{LARGEST_CLUSTER, UNIT_SHARED, UNITS, share};
 use super::super::warpgroups;
 use super::cost::{PER_BIAS, Tiles as Visited};
 use super::shape::{Axes, bias};
-use super::tiles::{MANY_ROWS, MAX_SPLITS, RESIDENT, STAGES, THREADS, Tiles, WIDE_STAGES, WIDEST, whole_tiles};
+use super::tiles::{
+    MANY_ROWS, MAX_SPLITS, OPERATIONS, RESIDENT, STAGES, THREADS, Tiles, WIDE_STAGES, WIDEST, whole_tiles,
+};
 use super::*;
 
 /// Largest head dimension of the kernel for matrix units, which holds tiles of keys and values in shared memory.
@@ -43,7 +45,7 @@ const RATE: f64 = 0.8;
 
 /// Time in ns of one block on an SM of an H100: per operation of its products, per instruction that it issues, and per instruction of one
 /// of its threads.
-const PER_OPERATION: f64 = 1.0 / 5454.0;
+const PER_OPERATION: f64 = 1.0 / OPERATIONS;
 const PER_ISSUE: f64 = 1.0 / 182.0;
 const PER_STEP: f64 = 1.1;
 /// Bytes per ns that an SM of an H100 reads from the L2 cache.

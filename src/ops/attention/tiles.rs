@@ -39,8 +39,10 @@ const SLICE: u64 = 64;
 /// Specifications per Compute Capability").
 const BLOCK_SHARED: u64 = 227 << 10;
 
-/// Operations of the library's products per ns of an SM, and bytes per ns of the device's memory, of an H100.
-const OPERATIONS: f64 = 5454.0;
+/// Floating-point operations of the matrix units of an H100's SM in a ns.
+pub const OPERATIONS: f64 = 5454.0;
+
+/// Bytes of the memory of an H100 in a ns.
 const BANDWIDTH: f64 = 2970.0;
 
 /// Time in ns of a kernel that merges parts, without that of their bytes.

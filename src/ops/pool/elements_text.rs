@@ -28,7 +28,7 @@ pub const BACKWARD: &str = r#"  const Index index = (Index)GLOBAL_INDEX;
     if (!WHOLE_DIVISOR) range_along(j, window, first, last);
     return last - first;
   };
-  // All gradients are loaded before the first is used.
+  // Loads every gradient before it uses the first, so that the loads overlap.
   T held[MOST(0) * MOST(1) * MOST(2)][PLANES];
 #define EACH_WINDOW _Pragma("unroll") for (u32 e = 0; e < MOST(0) * MOST(1) * MOST(2); e++)
   auto after = [&](u32 e, int j) { return j == 0 ? e / (MOST(1) * MOST(2)) : j == 1 ? e / MOST(2) % MOST(1) : e % MOST(2); };

@@ -37,7 +37,7 @@ const WORKSPACE: u64 = 32 << 20;
 /// Limit of all workspaces together, in bytes.
 const ALL_WORKSPACES: u64 = 4 << 30;
 
-/// Size in bytes up to which a workspace for copies is not replaced: the library's own is larger.
+/// Minimum size in bytes of a workspace for copies that is worth replacing: that of the library itself.
 const FEW_BYTES: u64 = WORKSPACE;
 
 /// Bytes that drivers keep free for code and handles.
@@ -313,8 +313,8 @@ impl<A: Api> GpuDriver<A> {
 
     /// Chooses an algorithm for each matrix product, each convolution and each use of attention.
     fn choose_products(&mut self, id_exchange: &IdExchange) -> Result<(), ExecError> {
-        let Calls { products, library, .. } = &self.calls;
-        if products.is_empty() && library.is_empty() {
+        let Calls { products, engine_operations, .. } = &self.calls;
+        if products.is_empty() && engine_operations.is_empty() {
             return Ok(());
         }
         let event = |timed| self.api.event(timed).map_err(ExecError::device);
@@ -331,7 +331,8 @@ impl<A: Api> GpuDriver<A> {
             to: event(true)?,
             order: event(false)?,
         };
-        let stage = stage::enter_counted("choosing algorithms for", "operation", products.len() + library.len());
+        let stage =
+            stage::enter_counted("choosing algorithms for", "operation", products.len() + engine_operations.len());
         let done = || {
             id_exchange.note_progress();
             stage.step();
@@ -339,7 +340,7 @@ impl<A: Api> GpuDriver<A> {
         let choose = |product| chooser.choose(product).inspect(|_| done());
         let chosen: Result<Vec<_>, ExecError> = products.iter().map(choose).collect();
         let engines = match chosen.is_ok() {
-            true => chooser.choose_engines(library, &done),
+            true => chooser.choose_engines(engine_operations, &done),
             false => Ok(Vec::new()),
         };
         for event in [chooser.from, chooser.to, chooser.order] {
@@ -371,7 +372,7 @@ impl<A: Api> GpuDriver<A> {
     }
 }
 
-/// Replaces the launches of operations by those that need less workspace if the device has no room for all workspaces. Returns notes for
+/// Replaces the launches of all operations that have some with less workspace if the device has no room for all workspaces. Returns notes for
 /// the record.
 fn spare_workspaces<A: Api>(api: &A, image: &mut Image) -> Result<Vec<String>, ExecError> {
     let of_works = image.works.iter().map(|work| reserved(&work.launches).unwrap_or(0));
