@@ -154,22 +154,12 @@ pub enum InputError {
     },
 
     #[error("`{name}` was not found in the folders of PATH")]
-    #[diagnostic(code(aorta::cli::no_profiler))]
-    NoProfiler {
-        name: &'static str,
-        #[help]
-        help: String,
-    },
+    #[diagnostic(code(aorta::cli::no_profiler), help("{help}"))]
+    NoProfiler { name: &'static str, help: String },
 
     #[error("{what} cannot be `{value}`: {why}")]
-    #[diagnostic(code(aorta::cli::bad_value))]
-    BadValue {
-        what: String,
-        value: String,
-        why: String,
-        #[help]
-        help: String,
-    },
+    #[diagnostic(code(aorta::cli::bad_value), help("{help}"))]
+    BadValue { what: String, value: String, why: String, help: String },
 
     #[error("{file} declares the kernel `{kernel}`, whose code runs on a GPU only with `--allow-kernels`")]
     #[diagnostic(

@@ -12,12 +12,8 @@ pub enum ConfigError {
     File(Box<Mistakes>),
 
     #[error("{message}")]
-    #[diagnostic(code(aorta::config::bad_ron))]
-    BadRon {
-        message: String,
-        #[help]
-        help: String,
-    },
+    #[diagnostic(code(aorta::config::bad_ron), help("{help}"))]
+    BadRon { message: String, help: String },
 
     #[error("{file} names no workload")]
     #[diagnostic(code(aorta::config::no_workload), help("write `workload: \"moe\"`"))]
@@ -62,14 +58,8 @@ pub enum ConfigError {
     },
 
     #[error("{file}, line {line}: {why}")]
-    #[diagnostic(code(aorta::config::bad_bundle))]
-    BadBundle {
-        file: String,
-        line: usize,
-        why: String,
-        #[help]
-        help: String,
-    },
+    #[diagnostic(code(aorta::config::bad_bundle), help("{help}"))]
+    BadBundle { file: String, line: usize, why: String, help: String },
 
     #[error("{file} was changed after it was bundled, in {parts}")]
     #[diagnostic(
@@ -89,14 +79,8 @@ pub enum ConfigError {
     },
 
     #[error("`{name}` cannot be {value}: {why}")]
-    #[diagnostic(code(aorta::config::bad_value))]
-    BadValue {
-        name: String,
-        value: String,
-        why: String,
-        #[help]
-        help: String,
-    },
+    #[diagnostic(code(aorta::config::bad_value), help("{help}"))]
+    BadValue { name: String, value: String, why: String, help: String },
 
     #[error("`{given}` is no `key=value`")]
     #[diagnostic(code(aorta::config::no_pair), help("write the name, `=`, and the value without spaces between"))]

@@ -48,6 +48,24 @@ pub struct Image {
     pub timeout: Nanos,
 }
 
+impl Image {
+    /// Adds an internal operation's spec, which has no source location, and returns its number.
+    pub(super) fn add_work(&mut self, spec: Spec) -> u32 {
+        let launches = spec.launch().into();
+        self.works.push(LoweredSpec { spec: Arc::new(spec), launches, span: SrcSpan::default() });
+        self.works.len() as u32 - 1
+    }
+
+    /// Adds an internal operation on a lane with these operands, and returns its number.
+    pub(super) fn add_op(&mut self, work: u32, lane: u32, operands: impl IntoIterator<Item = Address>) -> u32 {
+        let first = self.addresses.len() as u32;
+        self.addresses.extend(operands);
+        let (comm, crossing, span) = (NO_COMM, NO_CROSSING, SrcSpan::default());
+        self.ops.push(ImageOp { work, lane, comm, crossing, behind: None, operands: first, report: None, span });
+        self.ops.len() as u32 - 1
+    }
+}
+
 /// A communicator: a group of ranks, for one stream of the program. Equal values on several ranks denote the same
 /// communicator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

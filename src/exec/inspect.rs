@@ -6,16 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::base::{Around, MemoryId, OpId, Space};
 use crate::ops::{self, Tensor};
 
 use super::driver::Backend;
 use super::error::ExecError;
-use super::image::{
-    Address, Comm, Fill, Image, ImageCommand, ImageOp, LoweredSpec, NO_COMM, NO_CROSSING, StepCommands,
-};
+use super::image::{Address, Comm, Fill, Image, ImageCommand, LoweredSpec, NO_CROSSING, StepCommands};
 use super::prepare::SessionOptions;
 use super::ranks::{RankSchedule, Ranks, prepare_with};
 
@@ -175,15 +172,8 @@ impl CopyInserter<'_> {
         let to = Address { space: Space::Device, offset: self.end };
         self.end = (self.end + tensor.reach()).next_multiple_of(ALIGN);
         self.image.bytes[0] = self.end;
-        let spec = ops::copied(tensor.reach(), from.space);
-        let work = LoweredSpec { launches: spec.launch().into(), spec: Arc::new(spec), span: Default::default() };
-        self.image.works.push(work);
-        let operands = self.image.addresses.len() as u32;
-        self.image.addresses.extend([from, to]);
-        let work = self.image.works.len() as u32 - 1;
-        let (comm, crossing, span) = (NO_COMM, NO_CROSSING, Default::default());
-        copies.push(self.image.ops.len() as u32);
-        self.image.ops.push(ImageOp { work, lane, comm, crossing, behind: None, operands, report: None, span });
+        let work = self.image.add_work(ops::copied(tensor.reach(), from.space));
+        copies.push(self.image.add_op(work, lane, [from, to]));
         to
     }
 }

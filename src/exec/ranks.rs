@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::{MemoryId, Nanos, OnceBlock, parallel, stage, threads};
 use crate::config::ObserveSetting;
 use crate::model::{self, Program};
+use crate::plan::RankPlan;
 use crate::schedule::Schedule;
 
 use super::control::Control;
@@ -40,6 +41,14 @@ pub struct RankSchedule<'a> {
     pub number: u32,
     pub program: &'a Program,
     pub schedule: &'a Schedule,
+}
+
+impl<'a> RankSchedule<'a> {
+    /// The ranks from the number `first` on, each with its schedule.
+    pub fn all(first: u32, ranks: &'a [RankPlan], schedules: &'a [Schedule]) -> Vec<RankSchedule<'a>> {
+        let both = (first..).zip(ranks).zip(schedules);
+        both.map(|((number, rank), schedule)| RankSchedule { number, program: &rank.program, schedule }).collect()
+    }
 }
 
 /// Samples of all ranks.

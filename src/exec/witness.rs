@@ -5,19 +5,18 @@
 //! and on the CPU.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use crate::base::{OpId, Space, SrcSpan};
+use crate::base::{OpId, Space};
 use crate::model::{OpKind, Program, Sync};
 use crate::ops::init::Init;
-use crate::ops::{Spec, witness as ops};
+use crate::ops::witness as ops;
 use crate::plan::{Plan, StepPlan};
 
 use super::driver::Backend;
 use super::error::ExecError;
-use super::image::{Address, Fill, Image, ImageCommand, ImageOp, LoweredSpec, NO_COMM, NO_CROSSING, StepCommands};
+use super::image::{Address, Fill, Image, ImageCommand, StepCommands};
 use super::prepare::SessionOptions;
 use super::ranks::{RankSchedule, Ranks, prepare_with};
 
@@ -220,34 +219,15 @@ struct CheckBuilder<'a> {
 }
 
 impl CheckBuilder<'_> {
-    fn work(&mut self, spec: Spec) -> u32 {
-        let launches = spec.launch().into();
-        self.image.works.push(LoweredSpec { spec: Arc::new(spec), launches, span: SrcSpan::default() });
-        self.image.works.len() as u32 - 1
-    }
-
     fn mark(&mut self) -> u32 {
-        let work = self.mark.unwrap_or_else(|| self.work(ops::mark()));
-        self.mark = Some(work);
-        work
+        *self.mark.get_or_insert_with(|| self.image.add_work(ops::mark()))
     }
 
     fn check(&mut self, rounds: u32) -> u32 {
-        match self.checks.get(&rounds) {
-            Some(&work) => work,
-            None => {
-                let work = self.work(ops::check(i64::from(rounds)));
-                self.checks.insert(rounds, work);
-                work
-            }
-        }
+        *self.checks.entry(rounds).or_insert_with(|| self.image.add_work(ops::check(i64::from(rounds))))
     }
 
     fn add(&mut self, work: u32, lane: u32, offsets: &[u64]) -> u32 {
-        let operands = self.image.addresses.len() as u32;
-        self.image.addresses.extend(offsets.iter().map(|&offset| Address { space: Space::Device, offset }));
-        let (comm, crossing, span) = (NO_COMM, NO_CROSSING, SrcSpan::default());
-        self.image.ops.push(ImageOp { work, lane, comm, crossing, behind: None, operands, report: None, span });
-        self.image.ops.len() as u32 - 1
+        self.image.add_op(work, lane, offsets.iter().map(|&offset| Address { space: Space::Device, offset }))
     }
 }

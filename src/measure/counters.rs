@@ -1,7 +1,7 @@
 //! Hardware counters of chosen operations and the compute units that their kernels report, in runs of their own.
 
 use crate::base::OpId;
-use crate::exec::{self, ExecError, RankSchedule};
+use crate::exec::{self, ExecError};
 use crate::model::{OpKind, Program};
 use crate::ops::{Collective, Launch};
 
@@ -68,7 +68,7 @@ pub fn count(request: &Request, chosen: &[OpId]) -> Result<(Vec<CountersRecord>,
         return Ok((Vec::new(), Some(why.to_owned())));
     }
     let counted = request.open()?.count(&launching, request.control)?;
-    let rank = RankSchedule { number: first.number, program: first.program, schedule: first.schedule };
+    let rank = first.on(first.schedule);
     let mut units = exec::unit_reports(rank, request.backend, &request.exec, &launching, request.control)?.into_iter();
     let (counted, why) = match counted {
         Ok(counted) => (counted, None),

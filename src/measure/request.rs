@@ -55,6 +55,11 @@ impl<'a> RankRequest<'a> {
         };
         both.map(one).collect()
     }
+
+    /// The rank on a schedule of its program.
+    pub(super) fn on<'b>(&'b self, schedule: &'b Schedule) -> RankSchedule<'b> {
+        RankSchedule { number: self.number, program: self.program, schedule }
+    }
 }
 
 impl<'a> Request<'a> {
@@ -124,12 +129,8 @@ impl<'a> Request<'a> {
     }
 
     pub(super) fn open(&self) -> Result<Ranks, ExecError> {
-        let rank = |rank: &RankRequest<'a>| RankSchedule {
-            number: rank.number,
-            program: rank.program,
-            schedule: rank.schedule,
-        };
-        exec::prepare_ranks(&self.ranks.iter().map(rank).collect::<Vec<_>>(), self.backend, &self.exec)
+        let ranks: Vec<RankSchedule> = self.ranks.iter().map(|rank| rank.on(rank.schedule)).collect();
+        exec::prepare_ranks(&ranks, self.backend, &self.exec)
     }
 
     /// Opens a session with each rank on one stream.
@@ -137,10 +138,8 @@ impl<'a> Request<'a> {
         let options = schedule::ScheduleOptions { streams: Some(1), ..schedule::ScheduleOptions::default() };
         let place = |rank: &RankRequest| schedule::place(rank.program, rank.plan, self.backend.topology(), &options);
         let schedules: Vec<Schedule> = self.ranks.iter().map(place).collect();
-        let ranks = self.ranks.iter().zip(&schedules);
-        let ranks: Vec<RankSchedule> = ranks
-            .map(|(rank, schedule)| RankSchedule { number: rank.number, program: rank.program, schedule })
-            .collect();
+        let ranks: Vec<RankSchedule> =
+            self.ranks.iter().zip(&schedules).map(|(rank, schedule)| rank.on(schedule)).collect();
         exec::prepare_ranks(&ranks, self.backend, &self.exec)
     }
 }

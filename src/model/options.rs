@@ -78,11 +78,11 @@ impl Analyzer<'_> {
                 (*min..=*max).contains(&whole).then_some(Attr::Int(whole))
             }
             (OptionType::Number(dimension), Value::Number(number)) if number.dimension == *dimension => {
-                Some(Attr::Number(number.value.float()))
+                Some(Attr::number(number.value.float()))
             }
             // A number without a unit counts as a number of operations.
             (OptionType::Number(Dimension::FLOPS), Value::Number(number)) if number.dimension == Dimension::NONE => {
-                Some(Attr::Number(number.value.float()))
+                Some(Attr::number(number.value.float()))
             }
             (OptionType::Bool, Value::Bool(value)) => Some(Attr::Bool(*value)),
             (OptionType::DType, Value::DType(dtype)) => Some(Attr::DType(*dtype)),

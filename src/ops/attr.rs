@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::base::equal_by::equal_by;
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims, SrcSpan};
 
@@ -130,19 +131,31 @@ impl Preset {
         match self {
             Preset::Required | Preset::Absent => Attr::Absent,
             Preset::Int(value) => Attr::Int(*value),
-            Preset::Number(value) => Attr::Number(*value),
+            Preset::Number(value) => Attr::number(*value),
             Preset::Bool(value) => Attr::Bool(*value),
             Preset::Word(value) => Attr::Word(value),
         }
     }
 }
 
+/// A number that is compared and hashed by its bits, so that equal options have equal hashes.
+#[derive(Clone, Copy)]
+pub struct ExactNumber(f64);
+
+equal_by!(ExactNumber, |number| number.0.to_bits());
+
+impl fmt::Debug for ExactNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The value of an option.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Attr {
     Absent,
     Int(i64),
-    Number(f64),
+    Number(ExactNumber),
     Bool(bool),
     Word(&'static str),
     Axes(Vec<i64>),
@@ -155,6 +168,13 @@ pub enum Attr {
     Crossing(Arc<Crossing>),
     /// A declared kernel, as an internal option that no text can write.
     UserKernel(Arc<UserKernel>),
+}
+
+impl Attr {
+    /// Returns the value of an option of type [`OptionType::Number`].
+    pub fn number(value: f64) -> Attr {
+        Attr::Number(ExactNumber(value))
+    }
 }
 
 /// Numbers of elements from each rank to each rank.
@@ -172,49 +192,6 @@ impl ElementCounts {
         match self {
             ElementCounts::Rows(rows) => rows[from][to],
             ElementCounts::Each(row) => row[to],
-        }
-    }
-}
-
-impl PartialEq for Attr {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Attr::Absent, Attr::Absent) => true,
-            (Attr::Int(a), Attr::Int(b)) => a == b,
-            // Compares bits, so that equal attributes have equal hashes.
-            (Attr::Number(a), Attr::Number(b)) => a.to_bits() == b.to_bits(),
-            (Attr::Bool(a), Attr::Bool(b)) => a == b,
-            (Attr::Word(a), Attr::Word(b)) => a == b,
-            (Attr::Axes(a), Attr::Axes(b)) => a == b,
-            (Attr::DType(a), Attr::DType(b)) => a == b,
-            (Attr::Counts(a), Attr::Counts(b)) => a == b,
-            (Attr::File(a), Attr::File(b)) => a == b,
-            (Attr::Batch(a), Attr::Batch(b)) => a == b,
-            (Attr::Crossing(a), Attr::Crossing(b)) => a == b,
-            (Attr::UserKernel(a), Attr::UserKernel(b)) => a == b,
-            _ => false,
-        }
-    }
-}
-
-impl Eq for Attr {}
-
-impl std::hash::Hash for Attr {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        std::mem::discriminant(self).hash(state);
-        match self {
-            Attr::Absent => {}
-            Attr::Int(value) => value.hash(state),
-            Attr::Number(value) => value.to_bits().hash(state),
-            Attr::Bool(value) => value.hash(state),
-            Attr::Word(value) => value.hash(state),
-            Attr::Axes(value) => value.hash(state),
-            Attr::DType(value) => value.hash(state),
-            Attr::Counts(value) => value.hash(state),
-            Attr::File(value) => value.hash(state),
-            Attr::Batch(value) => value.hash(state),
-            Attr::Crossing(value) => value.hash(state),
-            Attr::UserKernel(value) => value.hash(state),
         }
     }
 }
@@ -285,7 +262,7 @@ impl Attrs {
     /// Value of an option of type [`OptionType::Number`] that has a default or is required. Panics for other types.
     pub fn number(&self, name: &str) -> f64 {
         match self.get(name) {
-            Attr::Number(value) => *value,
+            Attr::Number(value) => value.0,
             other => panic!("option `{name}` is checked to be a number, not {other:?}"),
         }
     }
@@ -386,9 +363,7 @@ impl Eq for Attrs {}
 
 impl std::hash::Hash for Attrs {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        for (_, value, _) in &self.values {
-            value.hash(state);
-        }
+        self.values.iter().for_each(|(_, value, _)| value.hash(state));
     }
 }
 

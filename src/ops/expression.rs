@@ -32,6 +32,16 @@ impl ExprNode {
         };
         operands.into_iter().flatten()
     }
+
+    /// Returns the same function of other operands. `at` returns the number of each.
+    pub fn with_operands(self, at: impl Fn(u16) -> u16) -> ExprNode {
+        match self {
+            ExprNode::Input(_) | ExprNode::Constant(_) => self,
+            ExprNode::Unary(function, x) => ExprNode::Unary(function, at(x)),
+            ExprNode::Binary(function, x, y) => ExprNode::Binary(function, at(x), at(y)),
+            ExprNode::Select(condition, yes, no) => ExprNode::Select(at(condition), at(yes), at(no)),
+        }
+    }
 }
 
 /// An elementwise expression of numbered inputs, with one or more outputs per element.
@@ -259,7 +269,6 @@ impl Expression {
         }
         let (mut part, mut inputs, mut places) = (Expression::default(), Vec::new(), vec![0; self.nodes.len()]);
         for (index, node) in self.nodes.iter().enumerate().filter(|(index, _)| needed[*index]) {
-            let at = |operand: u16| places[usize::from(operand)];
             let node = match *node {
                 ExprNode::Input(input) => {
                     inputs.push(usize::from(input));
@@ -269,9 +278,7 @@ impl Expression {
                     part.constants.push(self.constants[usize::from(constant)]);
                     ExprNode::Constant(part.constants.len() as u16 - 1)
                 }
-                ExprNode::Unary(function, x) => ExprNode::Unary(function, at(x)),
-                ExprNode::Binary(function, x, y) => ExprNode::Binary(function, at(x), at(y)),
-                ExprNode::Select(condition, yes, no) => ExprNode::Select(at(condition), at(yes), at(no)),
+                function => function.with_operands(|operand| places[usize::from(operand)]),
             };
             part.nodes.push(node);
             places[index] = part.nodes.len() as u16 - 1;
@@ -285,13 +292,10 @@ impl Expression {
     pub fn graft(&mut self, other: &Expression, inputs: &[u16]) -> Option<Vec<u16>> {
         let mut places: Vec<u16> = Vec::with_capacity(other.nodes.len());
         for node in &other.nodes {
-            let at = |operand: u16| places[usize::from(operand)];
             let place = match *node {
                 ExprNode::Input(input) => Some(inputs[usize::from(input)]),
                 ExprNode::Constant(constant) => self.push_constant(other.constants[usize::from(constant)]),
-                ExprNode::Unary(function, x) => self.push(ExprNode::Unary(function, at(x))),
-                ExprNode::Binary(function, x, y) => self.push(ExprNode::Binary(function, at(x), at(y))),
-                ExprNode::Select(condition, yes, no) => self.push(ExprNode::Select(at(condition), at(yes), at(no))),
+                function => self.push(function.with_operands(|operand| places[usize::from(operand)])),
             };
             places.push(place?);
         }

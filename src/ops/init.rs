@@ -18,8 +18,6 @@ pub enum Init {
     Ones,
     /// 0, 1, 2, …
     Iota,
-    /// A recognizable pattern that no correct operation produces, for memory that an operation must write first.
-    Poison,
 }
 
 impl Init {
@@ -41,15 +39,13 @@ impl Init {
             Init::Zeros => 0.0,
             Init::Ones => 1.0,
             Init::Iota => index as f64,
-            Init::Poison => dtype.load(&[DType::POISON; 8]),
         }
     }
 
-    /// Returns the kernel that fills `elements` elements of operand 0; `None` for poison, which is set bytewise.
-    pub fn kernel(self, dtype: DType, elements: u64) -> Option<Kernel> {
+    /// Returns the kernel that fills `elements` elements of operand 0.
+    pub fn kernel(self, dtype: DType, elements: u64) -> Kernel {
         let compute = if dtype.is_float() { "f32" } else { "f64" };
         let (name, value, seed, deviation) = match self {
-            Init::Poison => return None,
             Init::Random { seed, deviation } if dtype.is_float() => {
                 ("init_random", "bell(seed, i) * scale", seed, deviation as f32)
             }
@@ -85,6 +81,6 @@ __device__ inline f32 bell(u64 seed, u64 index) {{
             "  for (u64 i = GLOBAL_INDEX; i < n; i += (u64)gridDim.x * blockDim.x) store<C>(x[i], (C)({value}));\n"
         );
         let blocks = elements.div_ceil(u64::from(BLOCK)).clamp(1, 1 << 16);
-        Some(kernel(name, &before, &params, &body, blocks, BLOCK))
+        kernel(name, &before, &params, &body, blocks, BLOCK)
     }
 }

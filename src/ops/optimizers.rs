@@ -178,11 +178,11 @@ mod tests {
         let (lr, beta1, beta2, eps, decay, count) = (0.01f64, 0.9f64, 0.99f64, 1e-6f64, 0.1f64, 3);
         let (g, mut w, mut m, mut v) = (0.7f64, -1.3f64, 0.2f64, 0.05f64);
         let options = [
-            ("lr", Attr::Number(lr)),
-            ("beta1", Attr::Number(beta1)),
-            ("beta2", Attr::Number(beta2)),
-            ("eps", Attr::Number(eps)),
-            ("weight_decay", Attr::Number(decay)),
+            ("lr", Attr::number(lr)),
+            ("beta1", Attr::number(beta1)),
+            ("beta2", Attr::number(beta2)),
+            ("eps", Attr::number(eps)),
+            ("weight_decay", Attr::number(decay)),
             ("step", Attr::Int(count)),
         ];
         let found = step(&Optimizer::AdamW, &options, &[g, w, m, v]);
@@ -199,13 +199,13 @@ mod tests {
     #[test]
     fn sgd_is_that_of_torch() {
         let (g, w, v) = (0.7, -1.3, 0.2);
-        near(&step(&Optimizer::Sgd, &[("lr", Attr::Number(0.1))], &[g, w]), &[w - 0.1 * g]);
+        near(&step(&Optimizer::Sgd, &[("lr", Attr::number(0.1))], &[g, w]), &[w - 0.1 * g]);
         for nesterov in [false, true] {
             let options = [
-                ("lr", Attr::Number(0.1)),
-                ("momentum", Attr::Number(0.9)),
-                ("dampening", Attr::Number(0.2)),
-                ("weight_decay", Attr::Number(0.3)),
+                ("lr", Attr::number(0.1)),
+                ("momentum", Attr::number(0.9)),
+                ("dampening", Attr::number(0.2)),
+                ("weight_decay", Attr::number(0.3)),
                 ("nesterov", Attr::Bool(nesterov)),
             ];
             let gradient = g + 0.3 * w;

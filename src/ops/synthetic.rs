@@ -83,7 +83,7 @@ impl Operation for Spin {
 /// Returns a kernel that occupies `units` SMs for a time, or a single thread if `units` is 0. It replaces an operation that cannot
 /// run on this machine.
 pub fn stand_in(time: Nanos, units: u32) -> Spec {
-    let attrs = Attrs::of([("time", Attr::Number(time.0 as f64)), ("units", Attr::Int(i64::from(units)))]);
+    let attrs = Attrs::of([("time", Attr::number(time.0 as f64)), ("units", Attr::Int(i64::from(units)))]);
     let operation: &'static dyn Operation = if units == 0 { &Thread } else { &Spin };
     Spec::new(operation, attrs, Vec::new(), Vec::new())
 }

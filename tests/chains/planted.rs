@@ -229,7 +229,7 @@ fn missing_term(spec: &Spec, random: &mut Random) -> Option<Change> {
         }
         "softmax" if spec.attrs.number("scale") != 1.0 => {
             let mut attrs = Attrs::default();
-            attrs.push("scale", Attr::Number(1.0), None);
+            attrs.push("scale", Attr::number(1.0), None);
             other.attrs = attrs;
         }
         _ => return None,

@@ -154,10 +154,8 @@ fn of_file(text: &str, dtype: &str, sources: &mut BTreeMap<String, KernelSource>
         }
     }
     for memory in &program.memories {
-        if let MemoryKind::Buffer(init) | MemoryKind::Bare(init) = memory.kind
-            && let Some(kernel) = init.kernel(program.shapes.get(memory.shape).0, 1000)
-        {
-            add(&kernel.source);
+        if let MemoryKind::Buffer(init) | MemoryKind::Bare(init) = memory.kind {
+            add(&init.kernel(program.shapes.get(memory.shape).0, 1000).source);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::config::LaunchSetting;
 use crate::exec::{self, ExecError, LaunchMode};
 use crate::measure::{Measured, WarmSessionOptions};
 
-use super::measuring::{RunContext, rank_schedule};
+use super::measuring::RunContext;
 use crate::cli::blocks::{BlockMessage, BlockRequest, WarmedUp};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::{CliResult, DONE, INTERRUPTED, output};
@@ -27,8 +27,7 @@ impl RunContext<'_> {
         let asked = self.requests()?;
         let schedules = self.schedules();
         let first = self.emulated.map_or(0, |(_, rank)| rank);
-        let ranks: Vec<exec::RankSchedule> =
-            (first..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(rank_schedule).collect();
+        let ranks = exec::RankSchedule::all(first, &self.loaded.compiled.ranks, &schedules);
         let options = WarmSessionOptions {
             ranks: &ranks,
             backend: self.chosen.backend.as_ref(),

@@ -72,8 +72,7 @@ impl RunContext<'_> {
     /// Searches for the operation that failed.
     pub(super) fn diagnose(&self, what: DiagnoseArg) -> CliResult {
         let schedules = self.schedules();
-        let ranks: Vec<exec::RankSchedule> =
-            (0..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(super::measuring::rank_schedule).collect();
+        let ranks = exec::RankSchedule::all(0, &self.loaded.compiled.ranks, &schedules);
         let opened = exec::prepare_ranks(&ranks, self.chosen.backend.as_ref(), &self.exec_options());
         let (diagnosis, nothing) = match what {
             DiagnoseArg::Hang => (Diagnosis::Hang, "It did not hang again: its first iterations completed.\n"),

@@ -8,7 +8,6 @@ use crate::base::{DType, SrcSpan, stage};
 use crate::config::{GateSetting, Settings};
 use crate::exec::{self, Control, LaunchMode};
 use crate::measure::{self, Measured, RankRequest, Request, RunRecord};
-use crate::plan::RankPlan;
 use crate::report;
 use crate::schedule::Schedule;
 
@@ -116,8 +115,7 @@ impl<'a> RunContext<'a> {
     /// has a folder, written by the process that ran it.
     pub(super) fn write_outputs(&self, folder: &Path, record: &mut RunRecord) -> Result<(), CliError> {
         let schedules = self.schedules();
-        let ranks: Vec<exec::RankSchedule> =
-            (0..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(rank_schedule).collect();
+        let ranks = exec::RankSchedule::all(0, &self.loaded.compiled.ranks, &schedules);
         let backend = self.chosen.backend.as_ref();
         let stage = stage::enter("computing the outputs");
         let buffers = measure::buffers(&ranks, backend, &self.exec_options(), &self.control);
@@ -264,10 +262,3 @@ impl<'a> RunContext<'a> {
 
 /// Arithmetic of an iteration, in FLOP, above which the CPU's reference takes seconds.
 const LONG_REFERENCE: f64 = 1e11;
-
-/// Pairs a rank's number with its program and schedule.
-pub(super) fn rank_schedule<'a>(
-    ((number, rank), schedule): ((u32, &'a RankPlan), &'a Schedule),
-) -> exec::RankSchedule<'a> {
-    exec::RankSchedule { number, program: &rank.program, schedule }
-}

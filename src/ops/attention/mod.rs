@@ -341,7 +341,7 @@ mod tests {
             let (q, k) = (tensor(&[heads, queries, size]), tensor(&[key_heads, keys, size]));
             let lse = Tensor::packed(DType::F32, &[heads, queries]);
             let attrs =
-                [("layout", Attr::Word("heads_first")), ("algorithm", Attr::Word(AUTO)), ("scale", Attr::Number(0.0))];
+                [("layout", Attr::Word("heads_first")), ("algorithm", Attr::Word(AUTO)), ("scale", Attr::number(0.0))];
             let more = [("causal", Attr::Bool(false)), ("window", Attr::Int(0)), (DETERMINISTIC, Attr::Bool(true))];
             let attrs = Attrs::of([attrs.as_slice(), more.as_slice()].concat());
             Spec::new(&Attention::Forward, attrs, vec![q, k, k], vec![q, lse])

@@ -43,7 +43,7 @@ pub fn attention(rule: &mut Backward) -> Result<(), NoRule> {
         ("layout", Attr::Word(attrs.word("layout"))),
         ("algorithm", Attr::Word(attrs.word("algorithm"))),
         ("deterministic", Attr::Bool(attrs.bool("deterministic"))),
-        ("scale", Attr::Number(attrs.number("scale"))),
+        ("scale", Attr::number(attrs.number("scale"))),
     ];
     let name = match (is_ragged, is_biased) {
         (true, _) => "ragged_attention_backward",

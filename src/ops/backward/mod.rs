@@ -166,7 +166,7 @@ impl<'a> Backward<'a> {
 
     /// Returns a tensor of zeros.
     pub fn zeros(&mut self, dtype: DType, dims: Dims) -> TensorId {
-        self.tape.operation("fill", &[("value", Attr::Number(0.0))], &[], (dtype, dims))
+        self.tape.operation("fill", &[("value", Attr::number(0.0))], &[], (dtype, dims))
     }
 
     /// Returns a view of a tensor with an additional last dimension of size 1.

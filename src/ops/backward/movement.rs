@@ -99,7 +99,7 @@ pub fn pad(rule: &mut Backward, before: &[u64]) -> Result<(), NoRule> {
 pub fn dropout(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (tensor, attrs) = (rule.spec.inputs[0], &rule.spec.attrs);
-    let options = [("p", Attr::Number(attrs.number("p"))), ("seed", Attr::Int(attrs.int("seed")))];
+    let options = [("p", Attr::number(attrs.number("p"))), ("seed", Attr::Int(attrs.int("seed")))];
     let found = rule.tape.operation("dropout", &options, &[gradient], (tensor.dtype, tensor.dims));
     rule.set(0, found);
     Ok(())
@@ -167,7 +167,7 @@ pub fn route(rule: &mut Backward) -> Result<(), NoRule> {
         let chosen = dims(&[probs.dims[0], k as u64]);
         let [values, indices] = [probs.dtype, DType::I32].map(|dtype| rule.tape.scratch(dtype, chosen));
         rule.tape.write("top_k", &[("k", Attr::Int(k))], &[input], &[values, indices]);
-        let ones = rule.tape.operation("fill", &[("value", Attr::Number(1.0))], &[], (probs.dtype, chosen));
+        let ones = rule.tape.operation("fill", &[("value", Attr::number(1.0))], &[], (probs.dtype, chosen));
         let is_chosen = to_columns(rule, ones, indices, (probs.dtype, probs.dims));
         let chosen_scores = ([score, is_chosen], &[1][..]);
         let total = rule.reduce("sum", chosen_scores, compute, |[p, is_chosen]| is_chosen.select(p, 0.0));

@@ -227,7 +227,7 @@ impl Tape {
 
     /// Fills a tensor with a number.
     pub fn fill(&mut self, value: f64, to: TensorId) {
-        self.write("fill", &[("value", Attr::Number(value))], &[], &[to]);
+        self.write("fill", &[("value", Attr::number(value))], &[], &[to]);
     }
 
     /// Returns the sum of tensors of the same shape.

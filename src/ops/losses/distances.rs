@@ -171,7 +171,7 @@ mod tests {
         let cosine = dot(&a, &b) / (dot(&a, &a).sqrt() * dot(&b, &b).sqrt());
         assert!((results(Distance::Cosine, &[&a, &b], &[]) - cosine).abs() < 1e-15);
         // A vector shorter than `eps` is treated as if its norm were `eps`.
-        let eps = [("eps", Attr::Number(100.0))];
+        let eps = [("eps", Attr::number(100.0))];
         assert!((results(Distance::Cosine, &[&a, &b], &eps) - dot(&a, &b) / 1e4).abs() < 1e-15);
 
         let norm = |x: &[f64; 3], y: &[f64; 3], p: i32, eps: f64| {
@@ -184,8 +184,8 @@ mod tests {
             let options = [
                 ("p", Attr::Int(p)),
                 ("swap", Attr::Bool(swap)),
-                ("margin", Attr::Number(margin)),
-                ("eps", Attr::Number(eps)),
+                ("margin", Attr::number(margin)),
+                ("eps", Attr::number(eps)),
             ];
             let p = p as i32;
             let far = if swap { norm(&a, &c, p, eps).min(norm(&b, &c, p, eps)) } else { norm(&a, &c, p, eps) };

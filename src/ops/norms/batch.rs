@@ -260,7 +260,7 @@ mod tests {
         let (samples, channels, inner) = (4, 3, 5);
         let tensor = |sizes: &[u64]| Tensor::packed(DType::F64, sizes);
         let (whole, each) = (tensor(&[samples, channels, inner]), tensor(&[channels]));
-        let attrs = Attrs::of([("eps", Attr::Number(1e-3))]);
+        let attrs = Attrs::of([("eps", Attr::number(1e-3))]);
         let spec = Spec::new(&BatchNorm, attrs, vec![whole, each, each], vec![whole, each, each]);
         let x: Vec<f64> = (0..60).map(|index| 1e6 + f64::from(index * index % 17)).collect();
         let (weight, bias) = ([0.5, -2.0, 3.0], [1.0, 0.0, -4.0]);

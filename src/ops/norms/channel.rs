@@ -330,7 +330,7 @@ mod tests {
 
     fn held(dtype: DType, dims: &[u64]) -> Option<HeldChannels> {
         let (x, each) = (Tensor::packed(dtype, dims), Tensor::packed(DType::F32, &dims[1..2]));
-        let attrs = Attrs::of([("eps", Attr::Number(1e-5))]);
+        let attrs = Attrs::of([("eps", Attr::number(1e-5))]);
         HeldChannels::of(&Spec::new(&BatchNorm, attrs, vec![x, each, each], vec![x, each, each]))
     }
 

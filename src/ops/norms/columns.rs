@@ -404,7 +404,7 @@ mod tests {
         ) {
             let samples = (most / (channels * segment)).max(1);
             let (x, each) = (Tensor::packed(dtype, &[samples, channels, segment]), Tensor::packed(DType::F32, &[channels]));
-            let attrs = Attrs::of([("eps", Attr::Number(1e-5))]);
+            let attrs = Attrs::of([("eps", Attr::number(1e-5))]);
             let spec = Spec::new(&BatchNorm, attrs, vec![x, each, each], vec![x, each, each]);
             let Some(columns) = Columns::of(&spec) else { return Ok(()) };
             let (joined, packs) = (columns.joined(), columns.packs);
@@ -421,7 +421,7 @@ mod tests {
     fn small_tensors_have_fewer_kernels() {
         let x = Tensor::packed(DType::BF16, &[132, 32, 3, 3]);
         let each = Tensor::packed(DType::F32, &[32]);
-        let attrs = Attrs::of([("eps", Attr::Number(1e-5))]);
+        let attrs = Attrs::of([("eps", Attr::number(1e-5))]);
         let spec = Spec::new(&BatchNorm, attrs, vec![x, each, each], vec![x, each, each]);
         assert!(Columns::of(&spec).is_none());
     }

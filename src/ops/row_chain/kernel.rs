@@ -270,14 +270,10 @@ fn functions(expression: &Expression, outputs: usize) -> [KernelFunction; 2] {
     let mut places: Vec<u16> = Vec::with_capacity(expression.nodes().len());
     let full = "fusion limits the nodes";
     for (number, node) in expression.nodes().iter().enumerate() {
-        let at = |operand: u16| places[usize::from(operand)];
         let place = match *node {
             _ if number == usize::from(own) => behind.push(ExprNode::Input(BEFORE as u8)),
-            ExprNode::Input(input) => behind.push(ExprNode::Input(input)),
             ExprNode::Constant(constant) => behind.push_constant(expression.constants()[usize::from(constant)]),
-            ExprNode::Unary(function, x) => behind.push(ExprNode::Unary(function, at(x))),
-            ExprNode::Binary(function, x, y) => behind.push(ExprNode::Binary(function, at(x), at(y))),
-            ExprNode::Select(condition, yes, no) => behind.push(ExprNode::Select(at(condition), at(yes), at(no))),
+            node => behind.push(node.with_operands(|operand| places[usize::from(operand)])),
         };
         places.push(place.expect(full));
     }

@@ -63,7 +63,7 @@ fn around(scene: &Scene, softmax: OpId) -> Option<Savings> {
     let size = *tensors[0].dims.last()? as f64;
     let usual = (chain.scale * size.sqrt() - 1.0).abs() < 1e-6;
     let given = if usual { 0.0 } else { chain.scale };
-    let mut all = vec![("causal", Attr::Bool(chain.causal)), ("scale", Attr::Number(given))];
+    let mut all = vec![("causal", Attr::Bool(chain.causal)), ("scale", Attr::number(given))];
     all.extend(options.iter().map(|&(name, word)| (name, Attr::Word(word))));
     let attention = Spec::of_use("attention", &all, tensors, &[Some(scene.spec(output)?.outputs[0]), None])?;
 

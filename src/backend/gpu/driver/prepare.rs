@@ -296,12 +296,9 @@ impl<A: Api> GpuDriver<A> {
         let mut fills = Vec::new();
         let mut args = Args::default();
         for fill in self.image.fills.iter().filter(|fill| fill.space.on_device()) {
-            if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
-                let address = crate::exec::Address { space: fill.space, offset: fill.offset };
-                let operands = [context.address(address)];
-                let call = context.kernel(&kernel, self.streams[0], (&operands, 0), &mut args)?;
-                fills.push(call);
-            }
+            let kernel = fill.init.kernel(fill.dtype, fill.elements);
+            let operands = [context.address(crate::exec::Address { space: fill.space, offset: fill.offset })];
+            fills.push(context.kernel(&kernel, self.streams[0], (&operands, 0), &mut args)?);
         }
         args.seal();
         self.notes.extend(calls.notes.iter().cloned().chain(notes));
