@@ -164,6 +164,18 @@ impl<'a> Analyzer<'a> {
         }
     }
 
+    /// Reports an error and returns `None`.
+    pub fn fail<T>(&mut self, error: ModelError) -> Option<T> {
+        self.error(error);
+        None
+    }
+
+    /// Reports an error and returns [`Value::Unknown`].
+    pub fn fail_value(&mut self, error: ModelError) -> Value {
+        self.error(error);
+        Value::Unknown
+    }
+
     /// Declares a name. If the name is already taken, it becomes unknown, so that uses of either are not reported.
     pub fn declare(&mut self, name: Name, value: Value) {
         let value = if self.bad_names.contains(&(name.span.start as usize)) { Value::Unknown } else { value };

@@ -462,8 +462,7 @@ impl<'a> Analyzer<'a> {
                 count => format!("at most {count} outputs"),
             };
             let (given, help) = (call.outputs.len(), format!("it is `{}`", usage(operation)));
-            self.error(ModelError::argument_count(operation.name(), expected, given, call.span, help));
-            return None;
+            return self.fail(ModelError::argument_count(operation.name(), expected, given, call.span, help));
         }
         let mut good = true;
         for arg in &call.outputs {
@@ -516,10 +515,7 @@ impl<'a> Analyzer<'a> {
             return self.output_value(*cell);
         }
         match self.eval(&arg.value) {
-            Value::Type(..) | Value::DType(_) => {
-                self.error(self.written_type(operation, arg));
-                Value::Unknown
-            }
+            Value::Type(..) | Value::DType(_) => self.fail_value(self.written_type(operation, arg)),
             Value::Label(label) => match self.single_output(&Value::Label(label), arg.value.span) {
                 Some(view) => Value::Tensor { view, family: 0 },
                 None => Value::Unknown,
@@ -527,8 +523,7 @@ impl<'a> Analyzer<'a> {
             Value::Tensor { view, family } => {
                 let memory = self.program.views.memory(view);
                 if matches!(self.program.memory(memory).kind, MemoryKind::Bare(_)) {
-                    self.error(self.written_type(operation, arg));
-                    return Value::Unknown;
+                    return self.fail_value(self.written_type(operation, arg));
                 }
                 Value::Tensor { view, family }
             }

@@ -231,8 +231,7 @@ impl<'a> Analyzer<'a> {
         match self.output_value(cell) {
             Value::Output(_) => {
                 let name = self.names.name(name).to_owned();
-                self.error(ModelError::ReadBeforeWrite { name, at: span.into() });
-                Value::Unknown
+                self.fail_value(ModelError::ReadBeforeWrite { name, at: span.into() })
             }
             value => value,
         }

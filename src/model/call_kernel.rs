@@ -359,13 +359,12 @@ impl<'a> Analyzer<'a> {
         for size in param.sizes.unwrap_or_default() {
             let length = self.eval_whole(size)?;
             let Some(length) = u64::try_from(length).ok().filter(|length| *length > 0) else {
-                self.error(ModelError::BadSize {
+                return self.fail(ModelError::BadSize {
                     what: format!("a size of `{}`", self.names.name(param.name.symbol)),
                     value: length.to_string(),
                     at: size.span.into(),
                     help: "a size is at least 1",
                 });
-                return None;
             };
             dims.push(length)?;
         }
@@ -485,10 +484,7 @@ impl<'a> Analyzer<'a> {
                     let help = "change one of them, so that both have the same shapes".to_owned();
                     wrong(self, why, help, call.span)
                 }
-                error => {
-                    self.error(error);
-                    None
-                }
+                error => self.fail(error),
             },
         }
     }

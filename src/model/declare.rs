@@ -210,8 +210,7 @@ impl<'a> Analyzer<'a> {
             } else {
                 continue;
             };
-            self.error(ModelError::BadSize { what, value, at: expr.span.into(), help });
-            return None;
+            return self.fail(ModelError::BadSize { what, value, at: expr.span.into(), help });
         }
         Some(dims)
     }
@@ -311,13 +310,12 @@ impl<'a> Analyzer<'a> {
     ) -> Value {
         let sizes: Vec<u64> = count.iter().chain(dims.iter()).copied().collect();
         let Some(all) = Dims::from_slice(&sizes).filter(|all| all.elements().is_some_and(|n| n < 1 << 57)) else {
-            self.error(ModelError::BadSize {
+            return self.fail_value(ModelError::BadSize {
                 what: "the shape with that of the family".to_owned(),
                 value: format!("{sizes:?}"),
                 at: name.span.into(),
                 help: "at most 8 dimensions and 2^57 elements",
             });
-            return Value::Unknown;
         };
         let family = count.len() as u8;
         let shape = self.program.shapes.intern(dtype, all);
@@ -372,15 +370,12 @@ impl<'a> Analyzer<'a> {
             "ones" => Some(Init::Ones),
             "iota" => Some(Init::Iota),
             "random" => self.random(&[], expr.span),
-            _ => {
-                self.error(ModelError::WrongType {
-                    expected: format!("one of {}", suggest::listed(&known)),
-                    found: if word.is_empty() { "an expression".to_owned() } else { format!("`{word}`") },
-                    at: expr.span.into(),
-                    help: Some(self.init_help(&word, expr)),
-                });
-                None
-            }
+            _ => self.fail(ModelError::WrongType {
+                expected: format!("one of {}", suggest::listed(&known)),
+                found: if word.is_empty() { "an expression".to_owned() } else { format!("`{word}`") },
+                at: expr.span.into(),
+                help: Some(self.init_help(&word, expr)),
+            }),
         }
     }
 
@@ -410,13 +405,12 @@ impl<'a> Analyzer<'a> {
                 {
                     let found = Value::Number(number).describe(&self.names);
                     let help = format!("the seed is first: `random(1, {})`", written(seed, &self.names));
-                    self.error(ModelError::WrongType {
+                    return self.fail(ModelError::WrongType {
                         expected: "a seed: a whole number".to_owned(),
                         found,
                         at: seed.span.into(),
                         help: Some(help),
                     });
-                    return None;
                 }
                 (self.eval_whole(seed)?, 1.0)
             }
@@ -428,14 +422,13 @@ impl<'a> Analyzer<'a> {
                 }
             }
             _ => {
-                self.error(ModelError::ArgumentCount {
+                return self.fail(ModelError::ArgumentCount {
                     function: "random".to_owned(),
                     expected: "a seed, with a standard deviation or without".to_owned(),
                     found: if args.is_empty() { "none is".to_owned() } else { format!("{} are", args.len()) },
                     at: span.into(),
                     help: Some("write `random(1)` or `random(1, 0.02)`".to_owned()),
                 });
-                return None;
             }
         };
         Some(Init::Random { seed: seed as u64, deviation })

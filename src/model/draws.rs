@@ -55,8 +55,7 @@ impl Analyzer<'_> {
     pub(super) fn drawn(&mut self, draw: u32, symbol: Symbol, span: SrcSpan) -> Value {
         let Some(iteration) = self.iteration else {
             let name = self.names.name(symbol).to_owned();
-            self.error(ModelError::OutsideStep { name, at: span.into() });
-            return Value::Unknown;
+            return self.fail_value(ModelError::OutsideStep { name, at: span.into() });
         };
         self.cycle_use.all = true;
         let index = draw as usize;
@@ -83,13 +82,12 @@ impl Analyzer<'_> {
             let all = dims.elements().and_then(|all| all.checked_mul(u64::try_from(count).unwrap_or(0)));
             let fits = count >= 1 && all.is_some_and(|all| all <= LIST as u64) && dims.push(count as u64).is_some();
             if !fits {
-                self.error(ModelError::BadSize {
+                return self.fail(ModelError::BadSize {
                     what: format!("the size of `{}`", self.names.name(name.symbol)),
                     value: count.to_string(),
                     at: size.span.into(),
                     help: "a draw has at least one value in each of at most 8 dimensions, and at most 65536 together",
                 });
-                return None;
             }
         }
         Some(dims)
@@ -122,8 +120,7 @@ impl Analyzer<'_> {
             let known = DISTRIBUTIONS.map(|(known, _)| known);
             let help = suggest::did_you_mean(&name, known);
             let at = call.distribution.span.into();
-            self.error(ModelError::UnknownFunction { name, of: " that draws values", at, help });
-            return None;
+            return self.fail(ModelError::UnknownFunction { name, of: " that draws values", at, help });
         };
         if *name == "trace" {
             return self.trace(call);
@@ -132,8 +129,7 @@ impl Analyzer<'_> {
         if call.args.len() > wanted.len() || call.args.len() + optional < wanted.len() {
             let (expected, help) =
                 (counted(wanted.len(), "argument"), format!("write `{name}({})`", wanted.join(", ")));
-            self.error(ModelError::argument_count(*name, expected, call.args.len(), call.span, help));
-            return None;
+            return self.fail(ModelError::argument_count(*name, expected, call.args.len(), call.span, help));
         }
         let values: Vec<Value> = call.args.iter().map(|arg| self.eval(arg)).collect();
         if values.iter().any(|value| matches!(value, Value::Unknown)) {
@@ -185,13 +181,12 @@ impl Analyzer<'_> {
                     None => vec![1.0; items.len()],
                 };
                 if weights.len() != items.len() || items.is_empty() {
-                    self.error(ModelError::BadSize {
+                    return self.fail(ModelError::BadSize {
                         what: "the number of weights".to_owned(),
                         value: format!("{}, for {} values", weights.len(), items.len()),
                         at: call.args.last().map_or(call.span, |last| last.span).into(),
                         help: "write as many weights as values, at least one: `choice([128, 512], [3, 1])`",
                     });
-                    return None;
                 }
                 Distribution::Choice(CumulativeTable::of(0, weights), items.clone())
             }
@@ -214,13 +209,12 @@ impl Analyzer<'_> {
             return None;
         }
         if a.value.float() > b.value.float() {
-            self.error(ModelError::BadSize {
+            return self.fail(ModelError::BadSize {
                 what: "the upper bound".to_owned(),
                 value: format!("{}, below the lower one, {}", b.text(), a.text()),
                 at: high.1.span.into(),
                 help: "write the lower bound first",
             });
-            return None;
         }
         Some(match (a.value, b.value) {
             (Scalar::Int(low), Scalar::Int(high)) => Distribution::Whole(low, high, a.dimension),
@@ -243,15 +237,12 @@ impl Analyzer<'_> {
             Some(weights) if weights.iter().all(|weight| *weight >= 0.0) && sum > 0.0 && sum.is_finite() => {
                 Some(weights)
             }
-            _ => {
-                self.error(ModelError::BadSize {
-                    what: "a weight, or the sum of all weights,".to_owned(),
-                    value: "negative, zero or no plain number".to_owned(),
-                    at: expr.span.into(),
-                    help: "write plain numbers of 0 or more, at least one of them above 0: `[3, 1, 0]`",
-                });
-                None
-            }
+            _ => self.fail(ModelError::BadSize {
+                what: "a weight, or the sum of all weights,".to_owned(),
+                value: "negative, zero or no plain number".to_owned(),
+                at: expr.span.into(),
+                help: "write plain numbers of 0 or more, at least one of them above 0: `[3, 1, 0]`",
+            }),
         }
     }
 
@@ -268,8 +259,7 @@ impl Analyzer<'_> {
                 Some(number.value.float())
             }
             Value::Number(number) if number.dimension == Dimension::NONE => {
-                self.error(ModelError::BadSize { what, value: number.text(), at: expr.span.into(), help });
-                None
+                self.fail(ModelError::BadSize { what, value: number.text(), at: expr.span.into(), help })
             }
             other => self.wrong_type("a plain number", other, expr.span),
         }

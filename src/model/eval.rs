@@ -150,10 +150,7 @@ impl Analyzer<'_> {
                 self.cycle_use.all = true;
                 Value::int(iteration)
             }
-            None => {
-                self.error(ModelError::OutsideStep { name: "iteration".to_owned(), at: span.into() });
-                Value::Unknown
-            }
+            None => self.fail_value(ModelError::OutsideStep { name: "iteration".to_owned(), at: span.into() }),
         }
     }
 
@@ -172,10 +169,7 @@ impl Analyzer<'_> {
                 self.cycle_use.add(modulus);
                 Value::int(iteration % modulus)
             }
-            Some(0) => {
-                self.error(ModelError::DivisionByZero { at: right.span.into() });
-                Value::Unknown
-            }
+            Some(0) => self.fail_value(ModelError::DivisionByZero { at: right.span.into() }),
             Some(modulus) => {
                 self.cycle_use.all = true;
                 Value::int(iteration.rem_euclid(modulus))
@@ -384,8 +378,7 @@ impl Analyzer<'_> {
             return Value::Unknown;
         }
         if matches!(op, Divide | Remainder) && b.value.float() == 0.0 {
-            self.error(ModelError::DivisionByZero { at: spans.1.into() });
-            return Value::Unknown;
+            return self.fail_value(ModelError::DivisionByZero { at: spans.1.into() });
         }
         let dimension = match op {
             Multiply => a.dimension.times(b.dimension),
@@ -410,7 +403,7 @@ impl Analyzer<'_> {
             Greater => return compared(f64::gt, i64::gt),
             GreaterEqual => return compared(f64::ge, i64::ge),
             And | Or => {
-                self.error(ModelError::UnitsDiffer {
+                return self.fail_value(ModelError::UnitsDiffer {
                     op: op.name(),
                     help: "both sides have to be conditions: `a > 0 and b > 0`".to_owned(),
                     left: a.text(),
@@ -418,7 +411,6 @@ impl Analyzer<'_> {
                     right: b.text(),
                     right_at: spans.1.into(),
                 });
-                return Value::Unknown;
             }
             Add | Subtract | Multiply | Divide | Remainder => match (a.value, b.value) {
                 (Scalar::Int(x), Scalar::Int(y)) => {

@@ -22,8 +22,12 @@ impl Analyzer<'_> {
         let (unary, binary) = (Unary::from_name(&name), Binary::from_name(&name));
         if let (Some(statistic), None, [of]) = (statistic_of(&name), binary, args) {
             let help = format!("a statistic follows its figure: `{}.{statistic}`", written(of, &self.names));
-            self.error(ModelError::UnknownFunction { name, of: OF_FIGURES, at: callee.span.into(), help: Some(help) });
-            return None;
+            return self.fail(ModelError::UnknownFunction {
+                name,
+                of: OF_FIGURES,
+                at: callee.span.into(),
+                help: Some(help),
+            });
         }
         if unary.is_none() && binary.is_none() {
             self.no_figure_function(name, args, callee.span);
@@ -73,8 +77,7 @@ impl Analyzer<'_> {
                     (Some(_), _) => ("several numbers", format!("write `{name}(time(a), time(b))`")),
                 };
                 let given = args.len();
-                self.error(ModelError::argument_count(name, expected, given, expr.span, help));
-                None
+                self.fail(ModelError::argument_count(name, expected, given, expr.span, help))
             }
         }
     }
@@ -83,7 +86,7 @@ impl Analyzer<'_> {
     pub(super) fn figure_choice(&mut self, arms: &[(Expr, Expr)], otherwise: &Expr) -> Lowered {
         for (condition, value) in arms {
             if self.mentions_figure(condition) {
-                self.error(ModelError::WrongType {
+                return self.fail(ModelError::WrongType {
                     expected: "a condition that is known before the run".to_owned(),
                     found: "a figure".to_owned(),
                     at: condition.span.into(),
@@ -93,7 +96,6 @@ impl Analyzer<'_> {
                             .to_owned(),
                     ),
                 });
-                return None;
             }
             if self.eval_bool(condition)? {
                 return self.figure(value);
@@ -123,8 +125,7 @@ impl Analyzer<'_> {
             Type::Bool => Some("a condition is allowed only in `expect`, or in the `if` of a choice".to_owned()),
         };
         let (expected, found) = (expected.to_owned(), found.describe());
-        self.error(ModelError::WrongType { expected, found, at: at.into(), help });
-        None
+        self.fail(ModelError::WrongType { expected, found, at: at.into(), help })
     }
 
     /// Reports an unknown function of metrics.

@@ -153,15 +153,12 @@ impl<'a> Analyzer<'a> {
     fn condition(&mut self, expr: &Expr) -> Option<FigureExpr> {
         match self.figure(expr)? {
             (value, Type::Bool) => Some(value),
-            (_, Type::Number(dimension)) => {
-                self.error(ModelError::WrongType {
-                    expected: "a condition".to_owned(),
-                    found: dimension.describe(),
-                    at: expr.span.into(),
-                    help: Some("compare it with something: `speedup > 1`".to_owned()),
-                });
-                None
-            }
+            (_, Type::Number(dimension)) => self.fail(ModelError::WrongType {
+                expected: "a condition".to_owned(),
+                found: dimension.describe(),
+                at: expr.span.into(),
+                help: Some("compare it with something: `speedup > 1`".to_owned()),
+            }),
         }
     }
 
@@ -205,8 +202,7 @@ impl<'a> Analyzer<'a> {
                 let member = self.names.name(name.symbol).to_owned();
                 let Some(figure) = Figure::from_name(&format!("{owner}.{member}")) else {
                     let help = Some(members_of(&owner));
-                    self.error(ModelError::UnknownMember { name: owner, member, at: name.span.into(), help });
-                    return None;
+                    return self.fail(ModelError::UnknownMember { name: owner, member, at: name.span.into(), help });
                 };
                 Some(whole(figure, expr.span))
             }
@@ -239,12 +235,11 @@ impl<'a> Analyzer<'a> {
                 let help =
                     format!("a figure has its sets in parentheses: `{}({})`", self.text_of(base), items.join(", "));
                 let name = written(expr, &self.names);
-                self.error(ModelError::UnknownFigure { name, at: expr.span.into(), help: Some(help) });
-                None
+                self.fail(ModelError::UnknownFigure { name, at: expr.span.into(), help: Some(help) })
             }
             _ => {
                 let found = if let ExprKind::List(_) = expr.kind { "a list" } else { "an expression of figures" };
-                self.error(ModelError::WrongType {
+                self.fail(ModelError::WrongType {
                     expected: "a number".to_owned(),
                     found: found.to_owned(),
                     at: expr.span.into(),
@@ -253,8 +248,7 @@ impl<'a> Analyzer<'a> {
                          family: `metric t[i in 0..4] = time(f[i])`"
                             .to_owned(),
                     ),
-                });
-                None
+                })
             }
         }
     }
@@ -275,13 +269,15 @@ impl<'a> Analyzer<'a> {
             && let Some(figure) = Figure::from_name(self.names.name(name.symbol))
         {
             let help = Some(format!("write `{}({})`", figure.name(), written(base, &self.names)));
-            self.error(ModelError::UnknownFigure { name: written(expr, &self.names), at: expr.span.into(), help });
-            return None;
+            return self.fail(ModelError::UnknownFigure {
+                name: written(expr, &self.names),
+                at: expr.span.into(),
+                help,
+            });
         }
         if let Some((set, kind, at)) = self.mentioned_set(expr) {
             let help = format!("`{set}` is {kind}: write a figure of it, such as `time({set})` or `bandwidth({set})`");
-            self.error(ModelError::UnknownFigure { name: set, at: at.into(), help: Some(help) });
-            return None;
+            return self.fail(ModelError::UnknownFigure { name: set, at: at.into(), help: Some(help) });
         }
         if let Some(symbol) = expr.as_name()
             && self.scopes.get(symbol).is_none()
@@ -377,8 +373,7 @@ impl<'a> Analyzer<'a> {
                 suggest::listed(&figures)
             ),
         };
-        self.error(ModelError::UnknownFigure { name, at: span.into(), help: Some(help) });
-        None
+        self.fail(ModelError::UnknownFigure { name, at: span.into(), help: Some(help) })
     }
 
     /// Lowers a metric or an earlier metric with its statistic and slot.
@@ -392,8 +387,7 @@ impl<'a> Analyzer<'a> {
             }
             ExprKind::Field { base, .. } if pick.slot.is_some() && self.owner(base).is_some() => {
                 let name = self.text_of(expr);
-                self.error(ModelError::NoSlots { name, at: span.into() });
-                None
+                self.fail(ModelError::NoSlots { name, at: span.into() })
             }
             kind => {
                 let help = match kind {
@@ -403,12 +397,11 @@ impl<'a> Analyzer<'a> {
                     _ if pick.slot.is_some() => "a slot follows a figure or a metric: `time.slot[0]`",
                     _ => "a statistic follows a figure or a metric: `time.p99`",
                 };
-                self.error(ModelError::UnknownFigure {
+                self.fail(ModelError::UnknownFigure {
                     name: self.text_of(expr),
                     at: expr.span.into(),
                     help: Some(help.to_owned()),
-                });
-                None
+                })
             }
         }
     }
@@ -426,8 +419,7 @@ impl<'a> Analyzer<'a> {
         }
         if let Some(help) = self.first_member(symbol) {
             let name = self.names.name(symbol).to_owned();
-            self.error(ModelError::UnknownFigure { name, at: span.into(), help: Some(help) });
-            return None;
+            return self.fail(ModelError::UnknownFigure { name, at: span.into(), help: Some(help) });
         }
         let name = self.names.name(symbol).to_owned();
         let Some(figure) = Figure::from_name(&name) else {
@@ -437,8 +429,7 @@ impl<'a> Analyzer<'a> {
                     figure_elsewhere(name).map(str::to_owned).or_else(|| suggest::did_you_mean(name, Figure::NAMES))
                 }
             };
-            self.error(ModelError::UnknownFigure { name, at: span.into(), help });
-            return None;
+            return self.fail(ModelError::UnknownFigure { name, at: span.into(), help });
         };
         let (set, beside) = self.sets_of(figure, args, span)?;
         let slot = self.slot_of(&name, figure.has_slots(), pick)?;
@@ -488,8 +479,7 @@ impl<'a> Analyzer<'a> {
             given => format!("{given} are"),
         };
         let (function, expected) = (name.to_owned(), expected.to_owned());
-        self.error(ModelError::ArgumentCount { function, expected, found, at: span.into(), help: Some(help) });
-        None
+        self.fail(ModelError::ArgumentCount { function, expected, found, at: span.into(), help: Some(help) })
     }
 
     fn figure_binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr) -> Lowered {

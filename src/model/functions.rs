@@ -50,8 +50,7 @@ impl Analyzer<'_> {
         let wanted = self.names.name(callee.symbol);
         let Some(name) = FUNCTIONS.iter().find(|known| **known == wanted) else {
             let (name, help) = (wanted.to_owned(), Some(unknown_function_help(wanted, false, args, &self.names)));
-            self.error(ModelError::UnknownFunction { name, of: "", at: callee.span.into(), help });
-            return Value::Unknown;
+            return self.fail_value(ModelError::UnknownFunction { name, of: "", at: callee.span.into(), help });
         };
         let values: Vec<Value> = args.iter().map(|arg| self.eval(arg)).collect();
         if values.iter().any(|value| matches!(value, Value::Unknown)) {
@@ -198,8 +197,7 @@ impl Analyzer<'_> {
             return Value::Unknown;
         };
         if divisor == 0 {
-            self.error(ModelError::DivisionByZero { at: args[1].span.into() });
-            return Value::Unknown;
+            return self.fail_value(ModelError::DivisionByZero { at: args[1].span.into() });
         }
         let (dividend, divisor) = (i128::from(dividend), i128::from(divisor));
         let floor = dividend.div_euclid(divisor) - i128::from(divisor < 0 && dividend.rem_euclid(divisor) != 0);
@@ -222,13 +220,11 @@ impl Analyzer<'_> {
         let expected = format!("a number for which `{name}` has a value");
         let help = Some(format!("`{name}` of this number is not defined: choose another one"));
         let found = "one for which it has none".to_owned();
-        self.error(ModelError::WrongType { expected, found, at: span.into(), help });
-        Value::Unknown
+        self.fail_value(ModelError::WrongType { expected, found, at: span.into(), help })
     }
 
     pub(super) fn overflow(&mut self, span: SrcSpan) -> Value {
-        self.error(ModelError::Overflow { at: span.into() });
-        Value::Unknown
+        self.fail_value(ModelError::Overflow { at: span.into() })
     }
 
     fn wrong_arguments(&mut self, name: &str, values: &[Value], span: SrcSpan) -> Value {
@@ -255,14 +251,13 @@ impl Analyzer<'_> {
             }
             _ => format!("write `{name}({usage})`"),
         };
-        self.error(ModelError::ArgumentCount {
+        self.fail_value(ModelError::ArgumentCount {
             function: name.to_owned(),
             expected: expected.to_owned(),
             found,
             at: span.into(),
             help: Some(help),
-        });
-        Value::Unknown
+        })
     }
 }
 

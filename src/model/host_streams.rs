@@ -114,8 +114,7 @@ impl Analyzer<'_> {
             // Files are located before any value is computed.
             None => "its path is computed, or given by no file".to_owned(),
         };
-        self.error(HostStreamError::DataFile { path: path.to_owned(), why, at: at.into() }.into());
-        None
+        self.fail(HostStreamError::DataFile { path: path.to_owned(), why, at: at.into() }.into())
     }
 
     /// Checks that CPU threads can access every operand, if the current stream is a host stream.

@@ -264,8 +264,7 @@ impl<'a> Analyzer<'a> {
                 let name = self.text_of(base);
                 let help = missing_member(&name, &given, known.and_then(Family::members));
                 let index = format!("[{}]", index.join(", "));
-                self.error(ModelError::NoMember { name, index, help, at: span.into() });
-                Value::Unknown
+                self.fail_value(ModelError::NoMember { name, index, help, at: span.into() })
             }
         }
     }
@@ -309,8 +308,7 @@ impl<'a> Analyzer<'a> {
             [only] => Some(format!("`{name}` alone means its only output, `{name}.{only}`")),
             _ => suggest::did_you_mean(&text, known.iter().map(String::as_str)),
         };
-        self.error(ModelError::UnknownMember { name, member: text, at: member.span.into(), help });
-        Value::Unknown
+        self.fail_value(ModelError::UnknownMember { name, member: text, at: member.span.into(), help })
     }
 
     /// Whether the label whose name is at `label` names a gradient.
@@ -388,8 +386,7 @@ impl<'a> Analyzer<'a> {
                         (format!("a label with {count} outputs"), Some(help))
                     }
                 };
-                self.error(ModelError::WrongType { expected: "a tensor".to_owned(), found, at: span.into(), help });
-                None
+                self.fail(ModelError::WrongType { expected: "a tensor".to_owned(), found, at: span.into(), help })
             }
         }
     }

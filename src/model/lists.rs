@@ -33,8 +33,7 @@ impl Analyzer<'_> {
                 false => return Value::Unknown,
             },
         };
-        self.error(ModelError::BadSize { what: what.to_owned(), value, at: span.into(), help: FOR_A_FEW });
-        Value::Unknown
+        self.fail_value(ModelError::BadSize { what: what.to_owned(), value, at: span.into(), help: FOR_A_FEW })
     }
 
     /// Returns false and reports an error if there are too many list values.

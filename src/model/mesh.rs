@@ -118,8 +118,7 @@ impl Analyzer<'_> {
             other => {
                 let help = suggest::did_you_mean(other, MEMBERS);
                 let (name, member_text) = (found.name.clone(), other.to_owned());
-                self.error(ModelError::UnknownMember { name, member: member_text, at: member.span.into(), help });
-                Value::Unknown
+                self.fail_value(ModelError::UnknownMember { name, member: member_text, at: member.span.into(), help })
             }
         }
     }
@@ -188,8 +187,7 @@ impl Analyzer<'_> {
                  the list as one argument, `f(x, [dp, tp])`",
             ),
         };
-        self.error(StructureError::GroupList { why, help, at: at.into() }.into());
-        None
+        self.fail(StructureError::GroupList { why, help, at: at.into() }.into())
     }
 
     /// Reports `over` on an operation that is not a collective.

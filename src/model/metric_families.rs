@@ -103,8 +103,7 @@ impl Analyzer<'_> {
             }
             members => format!("this family has figures for {}", suggest::listed(members)),
         };
-        self.error(ModelError::UnknownFigure { name, at: span.into(), help: Some(help) });
-        None
+        self.fail(ModelError::UnknownFigure { name, at: span.into(), help: Some(help) })
     }
 
     /// Help for a family without an index; `None` if the name is not a family of metrics.

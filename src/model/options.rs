@@ -133,8 +133,7 @@ impl Analyzer<'_> {
                 };
                 let found = value.describe(&self.names);
                 let expected = format!("{} for `{}`", option.kind.describe(), option.name);
-                self.error(ModelError::WrongType { expected, found, at: expr.span.into(), help });
-                None
+                self.fail(ModelError::WrongType { expected, found, at: expr.span.into(), help })
             }
         }
     }

@@ -176,8 +176,7 @@ impl Analyzer<'_> {
         if parts.iter().any(|(_, value)| matches!(value, Value::Tensor { family: 0, .. })) {
             let name = self.text_of(base);
             let part = self.names.name(parts[0].0).to_owned();
-            self.error(StructureError::NoWhole { name, part, at: at.into() }.into());
-            return Value::Unknown;
+            return self.fail_value(StructureError::NoWhole { name, part, at: at.into() }.into());
         }
         let members: Vec<(Symbol, Value)> =
             parts.iter().map(|(name, value)| (*name, self.index(value.clone(), base, items, at))).collect();
@@ -191,8 +190,7 @@ impl Analyzer<'_> {
     fn part_of_family(&mut self, base: &Expr, member: Name) -> Value {
         let (name, text) = (self.text_of(base), self.names.name(member.symbol).to_owned());
         let help = Some(format!("`{name}` is a family of buffers: pick a member, `{name}[0].{text}`"));
-        self.error(ModelError::UnknownMember { name, member: text, at: member.span.into(), help });
-        Value::Unknown
+        self.fail_value(ModelError::UnknownMember { name, member: text, at: member.span.into(), help })
     }
 
     /// Reports a name that no part has.
@@ -204,8 +202,7 @@ impl Analyzer<'_> {
             |near| format!("did you mean `{near}`?"),
         );
         let name = self.text_of(base);
-        self.error(ModelError::UnknownMember { name, member: text, at: member.span.into(), help: Some(help) });
-        Value::Unknown
+        self.fail_value(ModelError::UnknownMember { name, member: text, at: member.span.into(), help: Some(help) })
     }
 
     /// A range of a memory in the last of its dimensions, seen in other dimensions.
@@ -228,8 +225,7 @@ impl Analyzer<'_> {
             let Selected { extent, is_kept } = selected(axis);
             if is_wide && extent.len != tensor.dims[axis] {
                 let name = self.text_of(base);
-                self.error(SliceError::GapsInPart { name, axis, at: span.into() }.into());
-                return Value::Unknown;
+                return self.fail_value(SliceError::GapsInPart { name, axis, at: span.into() }.into());
             }
             is_wide |= extent.len > 1;
             start += extent.start * strides[axis];

@@ -37,8 +37,7 @@ impl Analyzer<'_> {
             _ => suggest::did_you_mean(&text, Statistic::NAMES),
         };
         let name_of = self.text_of(of);
-        self.error(ModelError::UnknownMember { name: name_of, member: text, at: name.span.into(), help });
-        None
+        self.fail(ModelError::UnknownMember { name: name_of, member: text, at: name.span.into(), help })
     }
 
     /// True for an expression `… .slot`.
@@ -57,8 +56,7 @@ impl Analyzer<'_> {
         let [item] = items.as_slice() else {
             let help = Some(format!("a slot has one number: `{}.slot[0]`", written(of, &self.names)));
             let name = written(expr, &self.names);
-            self.error(ModelError::UnknownFigure { name, at: expr.span.into(), help });
-            return None;
+            return self.fail(ModelError::UnknownFigure { name, at: expr.span.into(), help });
         };
         Some((of, Some((self.eval_whole(item)?, item.span))))
     }
@@ -67,8 +65,7 @@ impl Analyzer<'_> {
     pub(super) fn slot_of(&mut self, name: &str, has_slots: bool, pick: Pick) -> Option<Option<usize>> {
         let Some((slot, at)) = pick.slot else { return Some(None) };
         if !has_slots {
-            self.error(ModelError::NoSlots { name: name.to_owned(), at: at.into() });
-            return None;
+            return self.fail(ModelError::NoSlots { name: name.to_owned(), at: at.into() });
         }
         // The number of slots is unknown if the step has errors.
         let slots = self.slots?;
@@ -85,7 +82,6 @@ impl Analyzer<'_> {
                 format!("slots are counted from 0: the last is `{name}.slot[{}]`", slots - 1),
             ),
         };
-        self.error(ModelError::SlotOutOfRange { name: name.to_owned(), slot, slots: known_slots, help, at: at.into() });
-        None
+        self.fail(ModelError::SlotOutOfRange { name: name.to_owned(), slot, slots: known_slots, help, at: at.into() })
     }
 }

@@ -122,8 +122,7 @@ impl Analyzer<'_> {
                     let name = self.text_of(arg);
                     let index = index.and_then(|index| index.first().copied()).unwrap_or(0);
                     let (last, at) = (size as i64 - 1, arg.span.into());
-                    self.error(SliceError::IndexOutOfRange { name, index, size, last, at }.into());
-                    None
+                    self.fail(SliceError::IndexOutOfRange { name, index, size, last, at }.into())
                 }
             };
         }
@@ -158,7 +157,6 @@ impl Analyzer<'_> {
                 _ => format!("label an operation of the step: `{text}: nop()`"),
             });
         let help = Some(help);
-        self.error(ModelError::UnknownSet { name: text, at: arg.span.into(), help });
-        None
+        self.fail(ModelError::UnknownSet { name: text, at: arg.span.into(), help })
     }
 }

@@ -81,23 +81,21 @@ impl Analyzer<'_> {
             Value::Type(dtype, ref dims) => {
                 let all = dims.iter().map(u64::to_string).chain(items.iter().map(|item| written(item, &self.names)));
                 let all = all.collect::<Vec<_>>().join(", ");
-                self.error(ModelError::WrongType {
+                self.fail_value(ModelError::WrongType {
                     expected: "an element type before `[`".to_owned(),
                     found: value.describe(&self.names),
                     at: base.span.into(),
                     help: Some(format!("write all sizes in one bracket: `{dtype}[{all}]`")),
-                });
-                Value::Unknown
+                })
             }
             stream @ Value::Stream { count: None, .. } => {
                 let name = self.text_of(base);
-                self.error(ModelError::WrongType {
+                self.fail_value(ModelError::WrongType {
                     expected: "a family of streams".to_owned(),
                     found: stream.describe(&self.names),
                     at: base.span.into(),
                     help: Some(format!("it is one stream: write `{name}`, or declare a family: `stream {name}[4]`")),
-                });
-                Value::Unknown
+                })
             }
             other => {
                 self.wrong_type::<()>(
@@ -134,13 +132,12 @@ impl Analyzer<'_> {
                 });
                 good = false;
             } else if dims.push(size as u64).is_none() {
-                self.error(ModelError::BadSize {
+                return self.fail(ModelError::BadSize {
                     what: "the number of dimensions".to_owned(),
                     value: items.len().to_string(),
                     at: item.span.into(),
                     help: "a tensor has at most 8, those of its family included",
                 });
-                return None;
             }
         }
         if good && dims.elements().and_then(|n| n.checked_mul(8)).is_none_or(|bytes| bytes > 1 << 60) {
@@ -194,8 +191,7 @@ impl Analyzer<'_> {
             (false, has) => format!("{has} dimensions"),
         };
         let given = format!("{given} {}", if given == 1 { "index" } else { "indices" });
-        self.error(SliceError::IndexCount { name, has, given, at: span.into(), help: Some(help) }.into());
-        Value::Unknown
+        self.fail_value(SliceError::IndexCount { name, has, given, at: span.into(), help: Some(help) }.into())
     }
 
     /// Evaluates an index below `size`.
@@ -214,8 +210,7 @@ impl Analyzer<'_> {
             return Some(index as u64);
         }
         let name = self.text_of(base);
-        self.error(SliceError::IndexOutOfRange { name, index, size, last: size as i64 - 1, at: at.into() }.into());
-        None
+        self.fail(SliceError::IndexOutOfRange { name, index, size, last: size as i64 - 1, at: at.into() }.into())
     }
 
     fn slice_out_of_range(&mut self, base: &Expr, from: i64, to: i64, size: u64, at: SrcSpan) {
@@ -281,8 +276,7 @@ impl Analyzer<'_> {
             Unplaced::Slice => format!("not one range in each dimension of {dims}"),
             Unplaced::Other => format!("it divides a dimension of {dims} where another slice of `{memory}` crosses it"),
         };
-        self.error(SliceError::SliceOfView { name, memory, why, at: span.into() }.into());
-        Value::Unknown
+        self.fail_value(SliceError::SliceOfView { name, memory, why, at: span.into() }.into())
     }
 
     /// Returns the part of each dimension that its index in `items` selects; `sizes` are the dimensions of `base`. Reports
@@ -295,8 +289,7 @@ impl Analyzer<'_> {
                 Value::Whole => Some(Selected::all(size)),
                 Value::Range { from, to, reversed: false } => {
                     if from >= to && from >= 0 && to >= 0 && from <= size as i64 {
-                        self.error(SliceError::EmptySlice { at: item.span.into(), from, to }.into());
-                        None
+                        self.fail(SliceError::EmptySlice { at: item.span.into(), from, to }.into())
                     } else if from < 0 || from >= to || to > size as i64 {
                         self.slice_out_of_range(base, from, to, size, item.span);
                         None
@@ -334,8 +327,7 @@ impl Analyzer<'_> {
                     _ => ("the number of dimensions", items.len() as i64, "a tensor has at most 8"),
                 };
                 let (what, value) = (what.to_owned(), value.to_string());
-                self.error(ModelError::BadSize { what, value, at: args[1].span.into(), help });
-                return Value::Unknown;
+                return self.fail_value(ModelError::BadSize { what, value, at: args[1].span.into(), help });
             }
         }
         let name = written(&args[0], &self.names);
@@ -365,8 +357,7 @@ impl Analyzer<'_> {
                 ),
             ),
         };
-        self.error(SliceError::View { why, help, at: span.into() }.into());
-        Value::Unknown
+        self.fail_value(SliceError::View { why, help, at: span.into() }.into())
     }
 
     pub(super) fn field(&mut self, value: &Value, base: &Expr, member: Name) -> Value {
@@ -391,13 +382,12 @@ impl Analyzer<'_> {
                         format!("`{name}` is {found}; only labels and groups of ranks have members")
                     }
                 };
-                self.error(ModelError::UnknownMember {
+                self.fail_value(ModelError::UnknownMember {
                     name,
                     member: member_text,
                     at: member.span.into(),
                     help: Some(help),
-                });
-                Value::Unknown
+                })
             }
         }
     }

@@ -102,20 +102,17 @@ impl Analyzer<'_> {
         }
         let path_span = call.args.first().map_or(call.span, |path| path.span);
         let Some((path, name)) = source(call.args, column.map(|option| &option.value)) else {
-            self.error(TraceError::Source { at: call.span.into() }.into());
-            return None;
+            return self.fail(TraceError::Source { at: call.span.into() }.into());
         };
         let column_span = column.map_or(call.span, |option| option.value.span);
         let values = match self.options.traces.get(&(path.to_owned(), name.to_owned())) {
             Some(Ok(values)) => values.clone(),
             Some(Err(fault)) => {
-                self.error(fault.clone().at(path, path_span, name, column_span).into());
-                return None;
+                return self.fail(fault.clone().at(path, path_span, name, column_span).into());
             }
             None => {
                 let fault = TraceFault::File("the caller gives no files".to_owned());
-                self.error(fault.at(path, path_span, name, column_span).into());
-                return None;
+                return self.fail(fault.at(path, path_span, name, column_span).into());
             }
         };
         let start = match seed {

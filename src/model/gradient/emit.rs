@@ -139,10 +139,7 @@ impl Analyzer<'_> {
         }
         match spec {
             Ok((spec, outputs)) => Some((spec, inputs, outputs)),
-            Err(error) => {
-                self.error(error.into());
-                None
-            }
+            Err(error) => self.fail(error.into()),
         }
     }
 

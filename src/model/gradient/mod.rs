@@ -99,8 +99,7 @@ impl<'a> Analyzer<'a> {
             }
             if place > 0 {
                 let first = call.options[0].key.span.into();
-                self.error(ModelError::GivenTwice { name, at: setting.key.span.into(), first });
-                return None;
+                return self.fail(ModelError::GivenTwice { name, at: setting.key.span.into(), first });
             }
             accumulates = self.eval_bool(&setting.value)?;
         }
@@ -125,8 +124,12 @@ impl<'a> Analyzer<'a> {
                 };
                 let found = other.describe(&self.names);
                 let expected = "the label of an operation or a call".to_owned();
-                self.error(ModelError::WrongType { expected, found, at: first.value.span.into(), help: Some(help) });
-                return None;
+                return self.fail(ModelError::WrongType {
+                    expected,
+                    found,
+                    at: first.value.span.into(),
+                    help: Some(help),
+                });
             }
         };
         let text = self.text_of(&first.value);
@@ -155,10 +158,9 @@ impl<'a> Analyzer<'a> {
             };
             let at = first.value.span.into();
             let place = "this is not an operation with gradients";
-            self.error(
+            return self.fail(
                 GradientError::NotDifferentiable { what: text, why, help, asked: call.span.into(), at, place }.into(),
             );
-            return None;
         };
         let spec = self.program.spec(spec);
         let signature = spec.operation.signature();
@@ -204,8 +206,7 @@ impl<'a> Analyzer<'a> {
                 at: call.inputs[0].value.span.into(),
                 place: "no gradient goes through this",
             };
-            self.error(error.into());
-            return None;
+            return self.fail(error.into());
         }
         if args.len() != outputs.len() {
             let mut help = format!("write one for each output of `{0}`: `grad({0}", target.text);
@@ -352,8 +353,7 @@ impl<'a> Analyzer<'a> {
         if call.outputs.is_empty() {
             if accumulates {
                 let help = "`accumulate: true` adds to the contents of an output: write `-> dx`";
-                self.error(OpError::OutputMissing { op: GRADIENT, help, at: call.span.into() }.into());
-                return None;
+                return self.fail(OpError::OutputMissing { op: GRADIENT, help, at: call.span.into() }.into());
             }
             let floats = target.inputs.iter().map(|(_, view)| self.tensor(*view).dtype.is_float());
             goals = floats.map(|float| float.then_some(InputGradient::Own)).collect();
@@ -483,8 +483,7 @@ impl<'a> Analyzer<'a> {
         if let Some(place) = zero {
             let name = target.inputs[place].0.clone();
             let at = call.outputs.get(place).map_or(call.span, |arg| arg.value.span);
-            self.error(GradientError::Zero { name, of: target.text.clone(), at: at.into() }.into());
-            return None;
+            return self.fail(GradientError::Zero { name, of: target.text.clone(), at: at.into() }.into());
         }
         let goals_of: Vec<(TensorId, ViewId)> = results.iter().copied().zip(goal_views.iter().copied()).collect();
         join::join_products(&mut tape, |to| {
