@@ -15,17 +15,13 @@ fn along(spec: &Spec) -> usize {
 }
 
 impl Operation for Concat {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "concat",
-                summary: "concatenates tensors along a dimension",
-                category: Category::Movement,
-                inputs: &[Input::Tensors("x")],
-                outputs: &["y"],
-                options: &[axis::option(0, "the dimension to concatenate along; -1 is the last")],
-            }
-        }
+    signature! {
+        name: "concat",
+        summary: "concatenates tensors along a dimension",
+        category: Category::Movement,
+        inputs: &[Input::Tensors("x")],
+        outputs: &["y"],
+        options: &[axis::option(0, "the dimension to concatenate along; -1 is the last")],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -40,26 +40,16 @@ fn draws(spec: &Spec) -> Vec<f64> {
 }
 
 impl Operation for Dropout {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "dropout",
-                summary: "zeroes elements at random with probability `p`, and scales the others by 1 / (1 - p)",
-                category: Category::Elementwise,
-                inputs: &[Input::Tensor("x")],
-                outputs: &["y"],
-                options: &[
-                    OptionSpec::number("p", 0.5, "probability of zeroing an element"),
-                    OptionSpec::int(
-                        "seed",
-                        0,
-                        i64::MAX,
-                        0,
-                        "seed of the random mask: the same seed zeroes the same elements",
-                    ),
-                ],
-            }
-        }
+    signature! {
+        name: "dropout",
+        summary: "zeroes elements at random with probability `p`, and scales the others by 1 / (1 - p)",
+        category: Category::Elementwise,
+        inputs: &[Input::Tensor("x")],
+        outputs: &["y"],
+        options: &[
+            OptionSpec::number("p", 0.5, "probability of zeroing an element"),
+            OptionSpec::int("seed", 0, i64::MAX, 0, "seed of the random mask: the same seed zeroes the same elements"),
+        ],
     }
 
     fn properties(&self) -> &'static [Property] {

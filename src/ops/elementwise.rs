@@ -23,15 +23,13 @@ impl Operation for Map {
         spec.expression.as_deref().cloned()
     }
 
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "map",
-            summary: "evaluates one or more elementwise expressions in one fused kernel, with broadcasting",
-            category: Category::Elementwise,
-            inputs: &[Input::Expressions],
-            outputs: &OUTPUTS,
-            options: &[],
-        }
+    signature! {
+        name: "map",
+        summary: "evaluates one or more elementwise expressions in one fused kernel, with broadcasting",
+        category: Category::Elementwise,
+        inputs: &[Input::Expressions],
+        outputs: &OUTPUTS,
+        options: &[],
     }
 
     fn properties(&self) -> &'static [Property] {
@@ -90,17 +88,13 @@ impl Operation for Cast {
         Some(Expression::identity())
     }
 
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "cast",
-                summary: "converts to another element type: floats round to nearest even, integers truncate and saturate",
-                category: Category::Elementwise,
-                inputs: &[Input::Tensor("x")],
-                outputs: &["y"],
-                options: &[OptionSpec::absent("to", OptionType::DType, "the element type, where no output is given")],
-            }
-        }
+    signature! {
+        name: "cast",
+        summary: "converts to another element type: floats round to nearest even, integers truncate and saturate",
+        category: Category::Elementwise,
+        inputs: &[Input::Tensor("x")],
+        outputs: &["y"],
+        options: &[OptionSpec::absent("to", OptionType::DType, "the element type, where no output is given")],
     }
 
     fn properties(&self) -> &'static [Property] {
@@ -128,21 +122,13 @@ impl Operation for Fill {
         Some(Expression::constant(spec.attrs.number("value")))
     }
 
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "fill",
-                summary: "sets every element to one value",
-                category: Category::Elementwise,
-                inputs: &[Input::Scalar(OptionSpec::required(
-                    "value",
-                    OptionType::Number(Dimension::NONE),
-                    "the value",
-                ))],
-                outputs: &["x"],
-                options: &[],
-            }
-        }
+    signature! {
+        name: "fill",
+        summary: "sets every element to one value",
+        category: Category::Elementwise,
+        inputs: &[Input::Scalar(OptionSpec::required("value", OptionType::Number(Dimension::NONE), "the value"))],
+        outputs: &["x"],
+        options: &[],
     }
 
     fn properties(&self) -> &'static [Property] {

@@ -7,15 +7,13 @@ use super::*;
 pub struct Embedding;
 
 impl Operation for Embedding {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "embedding",
-            summary: "looks up a row of `table` for each id; an id out of range, such as -1, gives zeros",
-            category: Category::Movement,
-            inputs: &[Input::Tensor("table"), Input::Tensor("ids")],
-            outputs: &["y"],
-            options: &[],
-        }
+    signature! {
+        name: "embedding",
+        summary: "looks up a row of `table` for each id; an id out of range, such as -1, gives zeros",
+        category: Category::Movement,
+        inputs: &[Input::Tensor("table"), Input::Tensor("ids")],
+        outputs: &["y"],
+        options: &[],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -114,6 +114,7 @@ pub use occupancy::{DEFAULT_SHARED, SECTOR, share};
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use read::{DataFile, FilePart, file_part};
 pub use rewritten::{dims_order, keeps_order};
+use signature::signature;
 pub use signature::{Category, Input, Property, Signature, usage};
 pub use synthetic::stand_in;
 pub use transpose::exchanges_last;

@@ -37,29 +37,25 @@ fn borders(attrs: &Attrs, rank: usize) -> [Vec<u64>; 2] {
 }
 
 impl Operation for Pad {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "pad",
-                summary: "pads a tensor with a constant value",
-                category: Category::Movement,
-                inputs: &[Input::Tensor("x")],
-                outputs: &["y"],
-                options: &[
-                    OptionSpec::absent(
-                        "before",
-                        OptionType::Sizes,
-                        "padding before the first element of each dimension; none by default",
-                    ),
-                    OptionSpec::absent(
-                        "after",
-                        OptionType::Sizes,
-                        "padding after the last element of each dimension; none by default",
-                    ),
-                    OptionSpec::number("value", 0.0, "the padding value"),
-                ],
-            }
-        }
+    signature! {
+        name: "pad",
+        summary: "pads a tensor with a constant value",
+        category: Category::Movement,
+        inputs: &[Input::Tensor("x")],
+        outputs: &["y"],
+        options: &[
+            OptionSpec::absent(
+                "before",
+                OptionType::Sizes,
+                "padding before the first element of each dimension; none by default",
+            ),
+            OptionSpec::absent(
+                "after",
+                OptionType::Sizes,
+                "padding after the last element of each dimension; none by default",
+            ),
+            OptionSpec::number("value", 0.0, "the padding value"),
+        ],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

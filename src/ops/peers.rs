@@ -50,13 +50,11 @@ fn own(spec: &Spec) -> &Crossing {
 
 /// `infer` keeps its default, since the shapes of the sender's copy are known.
 impl Operation for PeerCopy {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "copy",
-            summary: "copies a tensor to another rank",
-            category: Category::Copy,
-            ..Signature::NOTHING
-        }
+    signature! {
+        name: "copy",
+        summary: "copies a tensor to another rank",
+        category: Category::Copy,
+        ..Signature::NOTHING
     }
 
     /// Rows that arrive from other ranks by counts are assumed to be as many as those that this rank sends.

@@ -71,21 +71,17 @@ impl Call<'_> {
 }
 
 impl Operation for Permute {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "permute",
-                summary: "sorts rows by the expert they chose; also returns the new position of each choice and the number of rows per expert",
-                category: Category::Movement,
-                inputs: &[Input::Tensor("x"), Input::Tensor("choices")],
-                outputs: &["y", "places", "counts"],
-                options: &[OptionSpec::required(
-                    "experts",
-                    OptionType::Int(1, 1 << 20),
-                    "the number of experts; a choice out of range, such as -1, is ignored",
-                )],
-            }
-        }
+    signature! {
+        name: "permute",
+        summary: "sorts rows by the expert they chose; also returns the new position of each choice and the number of rows per expert",
+        category: Category::Movement,
+        inputs: &[Input::Tensor("x"), Input::Tensor("choices")],
+        outputs: &["y", "places", "counts"],
+        options: &[OptionSpec::required(
+            "experts",
+            OptionType::Int(1, 1 << 20),
+            "the number of experts; a choice out of range, such as -1, is ignored",
+        )],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

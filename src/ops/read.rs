@@ -54,24 +54,20 @@ pub fn file_part(spec: &Spec) -> Option<FilePart> {
 }
 
 impl Operation for Read {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "read",
-                summary: "reads elements from a binary file in little-endian order; runs on host streams only",
-                category: Category::Copy,
-                inputs: &[Input::Scalar(OptionSpec::required(
-                    "file",
-                    OptionType::File,
-                    "the path of a file that ends in `.bin`, from the folder of the workload or below it, in quotes",
-                ))],
-                outputs: &["x"],
-                options: &[
-                    OptionSpec::quantity("offset", Dimension::BYTES, 0.0, "offset of the first element in the file"),
-                    OptionSpec::bool("direct", false, "bypass the page cache (`O_DIRECT`)"),
-                ],
-            }
-        }
+    signature! {
+        name: "read",
+        summary: "reads elements from a binary file in little-endian order; runs on host streams only",
+        category: Category::Copy,
+        inputs: &[Input::Scalar(OptionSpec::required(
+            "file",
+            OptionType::File,
+            "the path of a file that ends in `.bin`, from the folder of the workload or below it, in quotes",
+        ))],
+        outputs: &["x"],
+        options: &[
+            OptionSpec::quantity("offset", Dimension::BYTES, 0.0, "offset of the first element in the file"),
+            OptionSpec::bool("direct", false, "bypass the page cache (`O_DIRECT`)"),
+        ],
     }
 
     fn properties(&self) -> &'static [Property] {

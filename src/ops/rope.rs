@@ -48,15 +48,13 @@ fn row(spec: &Spec) -> usize {
 }
 
 impl Operation for Rope {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "rope",
-            summary: "rotary position embedding in the rotate-half form of GPT-NeoX and Llama",
-            category: Category::Elementwise,
-            inputs: &[Input::Tensor("x"), Input::Tensor("cos"), Input::Tensor("sin")],
-            outputs: &["y"],
-            options: &[],
-        }
+    signature! {
+        name: "rope",
+        summary: "rotary position embedding in the rotate-half form of GPT-NeoX and Llama",
+        category: Category::Elementwise,
+        inputs: &[Input::Tensor("x"), Input::Tensor("cos"), Input::Tensor("sin")],
+        outputs: &["y"],
+        options: &[],
     }
 
     fn properties(&self) -> &'static [Property] {

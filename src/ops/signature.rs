@@ -20,6 +20,17 @@ pub struct Signature {
     pub options: &'static [OptionSpec],
 }
 
+/// Defines [`Operation::signature`] by the fields of the [`Signature`].
+macro_rules! signature {
+    ($($fields:tt)*) => {
+        fn signature(&self) -> &'static Signature {
+            const { &Signature { $($fields)* } }
+        }
+    };
+}
+
+pub(super) use signature;
+
 impl Signature {
     /// Returns the options of a call that no text contains, in signature order: those in `given`, and the defaults of
     /// all others.

@@ -103,17 +103,13 @@ impl Split {
 }
 
 impl Operation for Sort {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "sort",
-                summary: "sorts the elements of each row (stable, in ascending order by default), and returns their original indices",
-                category: Category::RowWise,
-                inputs: &[Input::Tensor("x")],
-                outputs: &["values", "indices"],
-                options: &[OptionSpec::bool("descending", false, "sort in descending order")],
-            }
-        }
+    signature! {
+        name: "sort",
+        summary: "sorts the elements of each row (stable, in ascending order by default), and returns their original indices",
+        category: Category::RowWise,
+        inputs: &[Input::Tensor("x")],
+        outputs: &["values", "indices"],
+        options: &[OptionSpec::bool("descending", false, "sort in descending order")],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -9,13 +9,11 @@ use super::*;
 pub struct Nop;
 
 impl Operation for Nop {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "nop",
-            summary: "an empty kernel with one thread",
-            category: Category::Synthetic,
-            ..Signature::NOTHING
-        }
+    signature! {
+        name: "nop",
+        summary: "an empty kernel with one thread",
+        category: Category::Synthetic,
+        ..Signature::NOTHING
     }
 
     fn cost(&self, _: &Spec) -> Cost {
@@ -31,21 +29,17 @@ impl Operation for Nop {
 pub struct Spin;
 
 impl Operation for Spin {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "spin",
-                summary: "a kernel that occupies a number of SMs (compute units) for a given time",
-                category: Category::Synthetic,
-                inputs: &[Input::Scalar(OptionSpec::required(
-                    "time",
-                    OptionType::Number(Dimension::TIME),
-                    "how long each block spins",
-                ))],
-                outputs: &[],
-                options: &[OptionSpec::int("units", 1, 65_535, 1, "number of SMs (compute units) to occupy")],
-            }
-        }
+    signature! {
+        name: "spin",
+        summary: "a kernel that occupies a number of SMs (compute units) for a given time",
+        category: Category::Synthetic,
+        inputs: &[Input::Scalar(OptionSpec::required(
+            "time",
+            OptionType::Number(Dimension::TIME),
+            "how long each block spins",
+        ))],
+        outputs: &[],
+        options: &[OptionSpec::int("units", 1, 65_535, 1, "number of SMs (compute units) to occupy")],
     }
 
     fn properties(&self) -> &'static [Property] {
@@ -92,13 +86,11 @@ pub fn stand_in(time: Nanos, units: u32) -> Spec {
 struct Thread;
 
 impl Operation for Thread {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "thread",
-            summary: "one thread that spins for a given time",
-            category: Category::Synthetic,
-            ..Signature::NOTHING
-        }
+    signature! {
+        name: "thread",
+        summary: "one thread that spins for a given time",
+        category: Category::Synthetic,
+        ..Signature::NOTHING
     }
 
     fn cost(&self, spec: &Spec) -> Cost {

@@ -19,17 +19,13 @@ pub fn ahead(a: f64, i: usize, b: f64, j: usize) -> bool {
 }
 
 impl Operation for TopK {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "top_k",
-                summary: "the k largest elements of each row in descending order, and their indices",
-                category: Category::RowWise,
-                inputs: &[Input::Tensor("x")],
-                outputs: &["values", "indices"],
-                options: &[OptionSpec::required("k", OptionType::Int(1, 1024), "number of elements per row")],
-            }
-        }
+    signature! {
+        name: "top_k",
+        summary: "the k largest elements of each row in descending order, and their indices",
+        category: Category::RowWise,
+        inputs: &[Input::Tensor("x")],
+        outputs: &["values", "indices"],
+        options: &[OptionSpec::required("k", OptionType::Int(1, 1024), "number of elements per row")],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

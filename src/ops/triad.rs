@@ -21,21 +21,17 @@ fn dims(attrs: &Attrs) -> Dims {
 }
 
 impl Operation for Triad {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "triad",
-                summary: "STREAM triad, `a = b + 3 * c` in `f32`: measures the sustained memory bandwidth",
-                category: Category::Synthetic,
-                inputs: &[Input::Scalar(OptionSpec::required(
-                    "bytes",
-                    OptionType::Number(Dimension::BYTES),
-                    "bytes of each of the three tensors",
-                ))],
-                outputs: &["a"],
-                options: &[],
-            }
-        }
+    signature! {
+        name: "triad",
+        summary: "STREAM triad, `a = b + 3 * c` in `f32`: measures the sustained memory bandwidth",
+        category: Category::Synthetic,
+        inputs: &[Input::Scalar(OptionSpec::required(
+            "bytes",
+            OptionType::Number(Dimension::BYTES),
+            "bytes of each of the three tensors",
+        ))],
+        outputs: &["a"],
+        options: &[],
     }
 
     fn own_inputs(&self, attrs: &Attrs) -> Vec<(DType, Dims)> {

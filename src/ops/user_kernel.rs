@@ -235,13 +235,11 @@ impl Reference {
 
 /// The declaration's signature is the shape rule.
 impl Operation for KernelCall {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "kernel",
-            summary: "a kernel that the file declares",
-            category: Category::Kernel,
-            ..Signature::NOTHING
-        }
+    signature! {
+        name: "kernel",
+        summary: "a kernel that the file declares",
+        category: Category::Kernel,
+        ..Signature::NOTHING
     }
 
     fn cost(&self, spec: &Spec) -> Cost {

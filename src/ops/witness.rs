@@ -30,13 +30,11 @@ pub fn check(rounds: i64) -> Spec {
 struct WitnessMark;
 
 impl Operation for WitnessMark {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "witness mark",
-            summary: "counts how often an operation has been done",
-            category: Category::Synthetic,
-            ..Signature::NOTHING
-        }
+    signature! {
+        name: "witness mark",
+        summary: "counts how often an operation has been done",
+        category: Category::Synthetic,
+        ..Signature::NOTHING
     }
 
     fn cost(&self, _: &Spec) -> Cost {
@@ -58,13 +56,11 @@ impl Operation for WitnessMark {
 struct WitnessCheck;
 
 impl Operation for WitnessCheck {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "witness check",
-            summary: "counts the dependencies that were not complete",
-            category: Category::Synthetic,
-            ..Signature::NOTHING
-        }
+    signature! {
+        name: "witness check",
+        summary: "counts the dependencies that were not complete",
+        category: Category::Synthetic,
+        ..Signature::NOTHING
     }
 
     fn cost(&self, _: &Spec) -> Cost {

@@ -182,35 +182,31 @@ const PACED: &str = r#"  u64 start = WHOLE_CLOCK();
 "#;
 
 impl Operation for Work {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "work",
-                summary: "a synthetic kernel with a given amount of arithmetic or a given duration, and a given number of bytes to read",
-                category: Category::Synthetic,
-                inputs: &[],
-                outputs: &[],
-                options: &[
-                    OptionSpec::quantity("flops", Dimension::FLOPS, 0.0, "arithmetic operations, such as `2GFLOP`"),
-                    OptionSpec::quantity("bytes", Dimension::BYTES, 0.0, "bytes to read, such as `64MiB`"),
-                    OptionSpec::quantity(
-                        "stride",
-                        Dimension::BYTES,
-                        PACK as f64,
-                        "the distance between reads of 16 bytes each",
-                    ),
-                    OptionSpec::word("access", &["sequential", "random"], "access pattern of the reads"),
-                    OptionSpec::quantity("time", Dimension::TIME, 0.0, "duration; 0 for as long as the work takes"),
-                    OptionSpec::int("units", 1, 65_535, 1, "number of SMs (compute units) to occupy for that time"),
-                    OptionSpec::word("unit", &["vector", "matrix"], "vector units, or matrix units (tensor cores)"),
-                    OptionSpec::absent(
-                        "dtype",
-                        OptionType::DType,
-                        "element type of the matrices, `bf16` by default, or `f16`; products accumulate in `f32`",
-                    ),
-                ],
-            }
-        }
+    signature! {
+        name: "work",
+        summary: "a synthetic kernel with a given amount of arithmetic or a given duration, and a given number of bytes to read",
+        category: Category::Synthetic,
+        inputs: &[],
+        outputs: &[],
+        options: &[
+            OptionSpec::quantity("flops", Dimension::FLOPS, 0.0, "arithmetic operations, such as `2GFLOP`"),
+            OptionSpec::quantity("bytes", Dimension::BYTES, 0.0, "bytes to read, such as `64MiB`"),
+            OptionSpec::quantity(
+                "stride",
+                Dimension::BYTES,
+                PACK as f64,
+                "the distance between reads of 16 bytes each",
+            ),
+            OptionSpec::word("access", &["sequential", "random"], "access pattern of the reads"),
+            OptionSpec::quantity("time", Dimension::TIME, 0.0, "duration; 0 for as long as the work takes"),
+            OptionSpec::int("units", 1, 65_535, 1, "number of SMs (compute units) to occupy for that time"),
+            OptionSpec::word("unit", &["vector", "matrix"], "vector units, or matrix units (tensor cores)"),
+            OptionSpec::absent(
+                "dtype",
+                OptionType::DType,
+                "element type of the matrices, `bf16` by default, or `f16`; products accumulate in `f32`",
+            ),
+        ],
     }
 
     fn own_inputs(&self, attrs: &Attrs) -> Vec<(DType, Dims)> {

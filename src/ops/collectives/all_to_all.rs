@@ -10,24 +10,20 @@ use super::*;
 pub struct AllToAll;
 
 impl Operation for AllToAll {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "all_to_all",
-                summary: "sends the r-th part of each rank's tensor to rank r; received parts are concatenated in rank order",
-                category: Category::Collective,
-                inputs: &[Input::Tensor("src"), Input::Optional("counts")],
-                outputs: &["dst"],
-                options: &[
-                    OptionSpec::absent(
-                        "counts",
-                        OptionType::Counts,
-                        "rows of the first dimension from each rank to each: a list for each sender, or one for all",
-                    ),
-                    counted::BACK,
-                ],
-            }
-        }
+    signature! {
+        name: "all_to_all",
+        summary: "sends the r-th part of each rank's tensor to rank r; received parts are concatenated in rank order",
+        category: Category::Collective,
+        inputs: &[Input::Tensor("src"), Input::Optional("counts")],
+        outputs: &["dst"],
+        options: &[
+            OptionSpec::absent(
+                "counts",
+                OptionType::Counts,
+                "rows of the first dimension from each rank to each: a list for each sender, or one for all",
+            ),
+            counted::BACK,
+        ],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

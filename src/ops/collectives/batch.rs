@@ -44,13 +44,11 @@ impl Batch {
 
 /// `infer` keeps its default, since the shapes of the members are known.
 impl Operation for Batch {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "group",
-            summary: "collectives that are launched as one group",
-            category: Category::Collective,
-            ..Signature::NOTHING
-        }
+    signature! {
+        name: "group",
+        summary: "collectives that are launched as one group",
+        category: Category::Collective,
+        ..Signature::NOTHING
     }
 
     fn cost(&self, spec: &Spec) -> Cost {

@@ -100,13 +100,11 @@ impl Operation for Transfer {
 pub struct Barrier;
 
 impl Operation for Barrier {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "barrier",
-            summary: "synchronizes the ranks of the group: each waits until all have arrived",
-            category: Category::Collective,
-            ..Signature::NOTHING
-        }
+    signature! {
+        name: "barrier",
+        summary: "synchronizes the ranks of the group: each waits until all have arrived",
+        category: Category::Collective,
+        ..Signature::NOTHING
     }
 
     fn cost(&self, spec: &Spec) -> Cost {

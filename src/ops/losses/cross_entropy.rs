@@ -12,26 +12,22 @@ use super::super::*;
 pub struct CrossEntropy;
 
 impl Operation for CrossEntropy {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "cross_entropy",
-                summary: "cross entropy loss between logits and class indices, for each row",
-                category: Category::RowWise,
-                inputs: &[Input::Tensor("logits"), Input::Tensor("targets")],
-                outputs: &["loss"],
-                options: &[
-                    OptionSpec::int(
-                        "ignore_index",
-                        i32::MIN as i64,
-                        i32::MAX as i64,
-                        -100,
-                        "target value whose rows have loss 0",
-                    ),
-                    OptionSpec::number("label_smoothing", 0.0, "label smoothing, from 0 to 1"),
-                ],
-            }
-        }
+    signature! {
+        name: "cross_entropy",
+        summary: "cross entropy loss between logits and class indices, for each row",
+        category: Category::RowWise,
+        inputs: &[Input::Tensor("logits"), Input::Tensor("targets")],
+        outputs: &["loss"],
+        options: &[
+            OptionSpec::int(
+                "ignore_index",
+                i32::MIN as i64,
+                i32::MAX as i64,
+                -100,
+                "target value whose rows have loss 0",
+            ),
+            OptionSpec::number("label_smoothing", 0.0, "label smoothing, from 0 to 1"),
+        ],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

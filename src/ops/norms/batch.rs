@@ -136,16 +136,14 @@ impl Statistics {
 }
 
 impl Operation for BatchNorm {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "batch_norm",
-            summary: "batch normalization of each channel over all samples, with the statistics of the batch; also returns the means and the \
-         variances",
-            category: Category::RowWise,
-            inputs: &[X, WEIGHT, BIAS],
-            outputs: &["y", "mean", "variance"],
-            options: LAYER_OPTIONS,
-        }
+    signature! {
+        name: "batch_norm",
+        summary: "batch normalization of each channel over all samples, with the statistics of the batch; also returns the means and the \
+     variances",
+        category: Category::RowWise,
+        inputs: &[X, WEIGHT, BIAS],
+        outputs: &["y", "mean", "variance"],
+        options: LAYER_OPTIONS,
     }
 
     fn properties(&self) -> &'static [Property] {

@@ -6,17 +6,13 @@ use super::*;
 pub struct PoolBackward;
 
 impl Operation for PoolBackward {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "pool_backward",
-                summary: "the gradient of `pool` with respect to its input",
-                category: Category::RowWise,
-                inputs: &[Input::Tensor("x"), Input::Tensor("dy"), Input::Optional("indices")],
-                outputs: &["dx"],
-                options: OPTIONS,
-            }
-        }
+    signature! {
+        name: "pool_backward",
+        summary: "the gradient of `pool` with respect to its input",
+        category: Category::RowWise,
+        inputs: &[Input::Tensor("x"), Input::Tensor("dy"), Input::Optional("indices")],
+        outputs: &["dx"],
+        options: OPTIONS,
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

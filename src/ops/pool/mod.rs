@@ -44,17 +44,13 @@ const OPTIONS: &[OptionSpec] = &[
 ];
 
 impl Operation for Pool {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "pool",
-                summary: "1-, 2- or 3-dimensional max or average pooling; also returns the indices of maxima",
-                category: Category::RowWise,
-                inputs: &[Input::Tensor("x")],
-                outputs: &["y", "indices"],
-                options: OPTIONS,
-            }
-        }
+    signature! {
+        name: "pool",
+        summary: "1-, 2- or 3-dimensional max or average pooling; also returns the indices of maxima",
+        category: Category::RowWise,
+        inputs: &[Input::Tensor("x")],
+        outputs: &["y", "indices"],
+        options: OPTIONS,
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

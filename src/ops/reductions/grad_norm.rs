@@ -50,15 +50,13 @@ fn pack(tensor: &Tensor) -> u64 {
 }
 
 impl Operation for GradNorm {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "grad_norm",
-            summary: "the 2-norm of all elements of several tensors together",
-            category: Category::RowWise,
-            inputs: &[Input::Tensors("x")],
-            outputs: &["norm"],
-            options: &[],
-        }
+    signature! {
+        name: "grad_norm",
+        summary: "the 2-norm of all elements of several tensors together",
+        category: Category::RowWise,
+        inputs: &[Input::Tensors("x")],
+        outputs: &["norm"],
+        options: &[],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

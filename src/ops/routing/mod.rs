@@ -12,44 +12,34 @@ use choice::routed;
 pub struct Route;
 
 impl Operation for Route {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "route",
-                summary: "routes tokens to their top k experts with a capacity: the rows of each expert, their weights, and the number of rows \
-         dropped over capacity",
-                category: Category::Movement,
-                inputs: &[Input::Tensor("probs"), Input::Optional("bias")],
-                outputs: &["slots", "weights", "dropped"],
-                options: &[
-                    OptionSpec::required(
-                        "k",
-                        OptionType::Int(1, 1024),
-                        "number of experts per row; ties go to the lower index",
-                    ),
-                    OptionSpec::required("capacity", OptionType::Int(1, 1 << 30), "maximum number of rows per expert"),
-                    OptionSpec::bool("normalize", false, "normalize the k weights of each row to a sum of 1"),
-                    OptionSpec::word(
-                        "scores",
-                        &["given", "softmax", "sigmoid"],
-                        "`given`: the input holds probabilities; otherwise it holds logits, and this function is applied",
-                    ),
-                    OptionSpec::int("groups", 1, MAX_GROUPS, 1, "number of expert groups of equal size"),
-                    OptionSpec::int(
-                        "group_k",
-                        0,
-                        MAX_GROUPS,
-                        0,
-                        "number of groups that a row may choose from; 0 for all",
-                    ),
-                    OptionSpec::word(
-                        "group_score",
-                        &["best", "best_two"],
-                        "score of a group: its highest probability, or the sum of its two highest",
-                    ),
-                ],
-            }
-        }
+    signature! {
+        name: "route",
+        summary: "routes tokens to their top k experts with a capacity: the rows of each expert, their weights, and the number of rows \
+    dropped over capacity",
+        category: Category::Movement,
+        inputs: &[Input::Tensor("probs"), Input::Optional("bias")],
+        outputs: &["slots", "weights", "dropped"],
+        options: &[
+            OptionSpec::required(
+                "k",
+                OptionType::Int(1, 1024),
+                "number of experts per row; ties go to the lower index",
+            ),
+            OptionSpec::required("capacity", OptionType::Int(1, 1 << 30), "maximum number of rows per expert"),
+            OptionSpec::bool("normalize", false, "normalize the k weights of each row to a sum of 1"),
+            OptionSpec::word(
+                "scores",
+                &["given", "softmax", "sigmoid"],
+                "`given`: the input holds probabilities; otherwise it holds logits, and this function is applied",
+            ),
+            OptionSpec::int("groups", 1, MAX_GROUPS, 1, "number of expert groups of equal size"),
+            OptionSpec::int("group_k", 0, MAX_GROUPS, 0, "number of groups that a row may choose from; 0 for all"),
+            OptionSpec::word(
+                "group_score",
+                &["best", "best_two"],
+                "score of a group: its highest probability, or the sum of its two highest",
+            ),
+        ],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
