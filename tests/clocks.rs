@@ -38,7 +38,7 @@ fn observe(text: &str, world: u32, backend: &dyn Backend, gate_depth: u32) -> Ve
     let options = exec::SessionOptions { gate_depth, ..common::exec_options() };
     let mut ranks = exec::prepare_ranks(&ranks, backend, &options).unwrap_or_else(|error| panic!("{error}"));
     ranks
-        .observe(LaunchMode::Stream, Observation { times: 3, ..Observation::once(1) }, &Control::default())
+        .observe(Observation { times: 3, ..Observation::once(LaunchMode::Stream, 1) }, &Control::default())
         .unwrap_or_else(|error| panic!("{error}"))
 }
 

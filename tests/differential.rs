@@ -30,7 +30,7 @@ fn check_simulated_order(text: &str, profile: &str) -> Result<(), TestCaseError>
     session.capture().unwrap_or_else(|error| panic!("{error}"));
     for mode in [LaunchMode::Stream, LaunchMode::Graph] {
         let traces = session
-            .observe(mode, Observation::once(program.cycle.len()), &Control::default())
+            .observe(Observation::once(mode, program.cycle.len()), &Control::default())
             .unwrap_or_else(|error| panic!("{error}"));
         for trace in &traces {
             let graph = &plan.steps[trace.step];

@@ -171,7 +171,7 @@ fn calls_of_overlapping_iterations() {
 fn calls_of_an_observed_iteration() {
     let mock = Mock::new(Script::default());
     let mut session = Prepared::of(MEETING).session(&mock);
-    let traces = session.observe(LaunchMode::Stream, Observation::once(1), &Control::default()).expect("nothing fails");
+    let traces = session.observe(Observation::once(LaunchMode::Stream, 1), &Control::default()).expect("nothing fails");
     assert_eq!(traces[0].spans.len(), 3);
     insta::assert_snapshot!(mock.take().join("\n"));
 }

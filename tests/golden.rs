@@ -133,7 +133,7 @@ fn traces() {
         session.capture().expect("the simulator captures");
         let traces = [LaunchMode::Stream, LaunchMode::Graph].map(|mode| {
             let traces = session
-                .observe(mode, Observation::once(program.cycle.len()), &Control::default())
+                .observe(Observation::once(mode, program.cycle.len()), &Control::default())
                 .expect("the simulator does not fail");
             traces.into_iter().next().expect("one was asked for")
         });

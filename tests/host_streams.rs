@@ -44,8 +44,8 @@ fn traces(text: &str, profile: Profile) -> Vec<Trace> {
     let sim = Sim::new(profile);
     let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     let mut session = common::session(&program, &schedule, &sim);
-    let observation = Observation::once(program.cycle.len());
-    session.observe(LaunchMode::Stream, observation, &Control::default()).unwrap_or_else(|error| panic!("{error}"))
+    let observation = Observation::once(LaunchMode::Stream, program.cycle.len());
+    session.observe(observation, &Control::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn h200() -> Profile {

@@ -350,7 +350,7 @@ fn a_rank_without_a_part_in_a_copy_is_observed() {
             let ranks = World::new(&text, world, None, &sim);
             let mut open = ranks.open(&sim);
             open.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
-            let observed = open.observe(mode, Observation::once(1), &Control::default());
+            let observed = open.observe(Observation::once(mode, 1), &Control::default());
             let observed = observed.unwrap_or_else(|error| panic!("{step} on {world} ranks: {error}"));
             assert!(observed.iter().all(|traces| traces[0].spans.len() == 2), "{step} on {world} ranks");
         }

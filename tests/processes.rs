@@ -299,11 +299,7 @@ fn observed_iterations_go_to_the_first_rank() {
         let ranks = common::world::ranks(&world, &schedules);
         let mut ranks = exec::prepare_ranks(&ranks, &backend, &common::exec_options()).expect("nothing fails");
         let traces = ranks
-            .observe(
-                LaunchMode::Stream,
-                Observation { slots: 1, times: ITERATIONS, most: u64::MAX },
-                &Control::default(),
-            )
+            .observe(Observation { times: ITERATIONS, ..Observation::once(LaunchMode::Stream, 1) }, &Control::default())
             .expect("nothing fails");
         let spans = traces.iter().map(|traces| traces.iter().map(|trace| trace.spans.len()).sum());
         spans.collect::<Vec<usize>>()

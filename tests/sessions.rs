@@ -56,7 +56,7 @@ fn judge(text: &str, way: Way, ceiling: Option<u32>) -> Result<(), TestCaseError
     let run = |calls: Vec<String>| [&captured[..], &calls].concat();
     session.iterate(way.mode, 2, ITERATIONS - 2, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
     prop_assert_eq!(judge(&run(mock.take()), true)?, ITERATIONS as usize);
-    session.observe(way.mode, Observation::once(1), &Control::default()).unwrap_or_else(|error| panic!("{error}"));
+    session.observe(Observation::once(way.mode, 1), &Control::default()).unwrap_or_else(|error| panic!("{error}"));
     judge(&run(mock.take()), false)?;
     Ok(())
 }

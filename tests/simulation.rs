@@ -91,7 +91,7 @@ fn session_of(profile: Profile, text: &str) -> Session {
 fn trace(profile: Profile, body: &str, mode: LaunchMode) -> Trace {
     let mut session = session(profile, body);
     session.capture().unwrap_or_else(|error| panic!("{error}"));
-    session.observe(mode, Observation::once(1), &Control::default()).unwrap_or_else(|error| panic!("{error}")).remove(0)
+    session.observe(Observation::once(mode, 1), &Control::default()).unwrap_or_else(|error| panic!("{error}")).remove(0)
 }
 
 fn time(profile: Profile, body: &str) -> Nanos {
@@ -144,7 +144,7 @@ fn observing_many_operations_changes_nothing() {
     let mut session = session(Profile::named("h200").expect("embedded"), &body);
     let times =
         session.iterate(LaunchMode::Stream, 2, 2, &Control::default()).unwrap_or_else(|error| panic!("{error}")).time;
-    let observed = session.observe(LaunchMode::Stream, Observation::once(1), &Control::default());
+    let observed = session.observe(Observation::once(LaunchMode::Stream, 1), &Control::default());
     assert_eq!(observed.unwrap_or_else(|error| panic!("{error}"))[0].time, times[1]);
 }
 
@@ -162,7 +162,7 @@ fn streams_keep_to_their_units() {
         session.capture().unwrap_or_else(|error| panic!("{error}"));
         let mut times = |mode| {
             let trace = session
-                .observe(mode, Observation::once(1), &Control::default())
+                .observe(Observation::once(mode, 1), &Control::default())
                 .unwrap_or_else(|error| panic!("{error}"))
                 .remove(0);
             trace.spans.iter().map(|span| span.duration().0 / US).collect::<Vec<_>>()
@@ -241,7 +241,7 @@ fn kernels_move_what_lies_on_the_host_over_its_link() {
                     buffer i: i32[1000] = iota\nbuffer rows: u8[1000, 1000] in pinned\nbuffer few: u8[1000, 1000]\n";
     let time = |profile: Profile, body: &str| {
         let mut session = session_of(profile, &format!("{declared}step {{ {body} }}\n"));
-        session.observe(LaunchMode::Stream, Observation::once(1), &Control::default()).expect("runs").remove(0).time
+        session.observe(Observation::once(LaunchMode::Stream, 1), &Control::default()).expect("runs").remove(0).time
     };
     for (body, microseconds) in [
         ("on s[0] { map(x + 1 -> y) }", 2),
@@ -329,7 +329,7 @@ fn the_host_limits_what_is_launched_unless_a_gate_holds_it() {
         let mut session = session(profile.clone(), body);
         session.set_gate(gate);
         let trace =
-            session.observe(LaunchMode::Stream, Observation::once(1), &Control::default()).expect("runs").remove(0);
+            session.observe(Observation::once(LaunchMode::Stream, 1), &Control::default()).expect("runs").remove(0);
         trace.spans.windows(2).map(|pair| (pair[1].start - pair[0].start).0).collect()
     };
     assert!(apart(false).iter().all(|&time| time == 3000), "a kernel every 3 µs: {:?}", apart(false));
@@ -366,7 +366,7 @@ fn urgent_kernels_go_first() {
     let sim = Sim::new(ideal());
     let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     let mut session = common::session(&program, &schedule, &sim);
-    let trace = session.observe(LaunchMode::Stream, Observation::once(1), &Control::default()).expect("runs").remove(0);
+    let trace = session.observe(Observation::once(LaunchMode::Stream, 1), &Control::default()).expect("runs").remove(0);
     // Units that the first kernel has are not taken from it, but the next that come free go to the urgent one.
     assert_eq!(trace.spans[1].end, Nanos(11 * US));
 }
@@ -388,7 +388,7 @@ fn pageable_copies_hold_the_host_and_are_observed() {
     let sim = Sim::new(profile);
     let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     let mut session = common::session(&program, &schedule, &sim);
-    let trace = session.observe(LaunchMode::Stream, Observation::once(1), &Control::default()).expect("runs").remove(0);
+    let trace = session.observe(Observation::once(LaunchMode::Stream, 1), &Control::default()).expect("runs").remove(0);
     let spans: Vec<(i64, i64)> = trace.spans.iter().map(|span| (span.start.0, span.end.0)).collect();
     assert_eq!(spans, [(0, 1_048_576), (1_048_576, 1_049_576)]);
 }
@@ -487,7 +487,7 @@ fn arithmetic(vector: f64, special: f64) -> Profile {
 fn over(elements: u64, profile: Profile, operation: &str) -> Nanos {
     let text = format!("stream a\nbuffer x, y: f32[{elements}]\nstep {{ on a {{ {operation} }} }}\n");
     let mut session = session_of(profile, &text);
-    let traces = session.observe(LaunchMode::Stream, Observation::once(1), &Control::default());
+    let traces = session.observe(Observation::once(LaunchMode::Stream, 1), &Control::default());
     traces.unwrap_or_else(|error| panic!("{error}"))[0].time
 }
 
@@ -525,7 +525,7 @@ fn long_rows_are_read_again() {
         set(&mut profile.cache_bandwidth, 4e12);
         set(&mut profile.cache, cache);
         let text = format!("stream a\nbuffer x, y: f32{shape}\nstep {{ on a {{ softmax(x -> y) }} }}\n");
-        session_of(profile, &text).observe(LaunchMode::Stream, Observation::once(1), &Control::default()).expect("runs")
+        session_of(profile, &text).observe(Observation::once(LaunchMode::Stream, 1), &Control::default()).expect("runs")
             [0]
         .time
     };

@@ -80,9 +80,9 @@ fn traces(
     let failed = |error| CliError::Exec { error, sources: loaded.compiled.sources.clone() };
     let mut session = exec::prepare(loaded.compiled.program(), schedule, backend, options).map_err(failed)?;
     session.capture().map_err(failed)?;
-    let observation = Observation::once(loaded.compiled.program().cycle.len());
     let mut observe = |mode| {
-        let traces = session.observe(mode, observation, &Control::default()).map_err(failed)?;
+        let observation = Observation::once(mode, loaded.compiled.program().cycle.len());
+        let traces = session.observe(observation, &Control::default()).map_err(failed)?;
         let most = options.observed_operations;
         traces.into_iter().next().ok_or_else(|| CliError::from(InputError::TooManyToObserve { most }))
     };

@@ -13,6 +13,8 @@ const MAX_OBSERVED_SLOTS: u64 = 512;
 /// Selects the observed iterations of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
+    /// The way in which the iterations are launched.
+    pub mode: LaunchMode,
     /// Number of iterations after which the programs of all ranks repeat.
     pub slots: u64,
     /// Number of times that each slot is observed.
@@ -23,8 +25,8 @@ pub struct Observation {
 
 impl Observation {
     /// Observes each slot once.
-    pub fn once(slots: usize) -> Observation {
-        Observation { slots: slots as u64, times: 1, most: u64::MAX }
+    pub fn once(mode: LaunchMode, slots: usize) -> Observation {
+        Observation { mode, slots: slots as u64, times: 1, most: u64::MAX }
     }
 
     /// Returns the numbers of the observed iterations in increasing order. The first is of slot 0. At least `lead`
@@ -69,20 +71,14 @@ impl Session {
     /// Traces some iterations, with a stamp before and after each operation. Unobserved iterations precede each, so
     /// that the host is ahead of the device. Returns no traces if an iteration has too many operations, and fewer if
     /// the run was stopped.
-    pub fn observe(
-        &mut self,
-        mode: LaunchMode,
-        observation: Observation,
-        control: &Control,
-    ) -> Result<Vec<Trace>, ExecError> {
-        self.observe_by(mode, observation, control, self.lowered.observed.map(Timing::Stamps))
+    pub fn observe(&mut self, observation: Observation, control: &Control) -> Result<Vec<Trace>, ExecError> {
+        self.observe_by(observation, control, self.lowered.observed.map(Timing::Stamps))
     }
 
     /// Traces iterations as [`Session::observe`] does, with the given timing; `None` observes nothing. The caller adds
     /// the vendor's records to the traces later.
     pub(super) fn observe_by(
         &mut self,
-        mode: LaunchMode,
         observation: Observation,
         control: &Control,
         timing: Option<Timing>,
@@ -90,7 +86,7 @@ impl Session {
         self.set_up(control)?;
         self.begin();
         let traces = match timing {
-            Some(timing) => self.observations(mode, observation, control, timing),
+            Some(timing) => self.observations(observation, control, timing),
             None => Ok(Vec::new()),
         };
         let oldest = self.stamped.unwrap_or(0);
@@ -99,11 +95,11 @@ impl Session {
 
     fn observations(
         &mut self,
-        mode: LaunchMode,
         observation: Observation,
         control: &Control,
         timing: Timing,
     ) -> Result<Vec<Trace>, ExecError> {
+        let mode = observation.mode;
         // The end stamp of an overlapping iteration orders it only after those more than `ahead` before it.
         let overlapping = self.overlap(mode);
         let ahead = if overlapping { self.lowered.ahead } else { self.lowered.ahead.max(2) };
@@ -206,7 +202,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_slot_is_observed_as_often(slots in 1u64..=MAX_OBSERVED_SLOTS, times in 1u64..4, lead in 1u64..9) {
-            let iterations = Observation { slots, times, most: u64::MAX }.iterations(lead);
+            let iterations = Observation { slots, times, ..Observation::once(LaunchMode::Stream, 1) }.iterations(lead);
             let mut counts = vec![0; slots as usize];
             iterations.iter().for_each(|iteration| counts[(iteration % slots) as usize] += 1);
             prop_assert!(counts.iter().all(|count| *count == times), "{:?}", counts);
@@ -218,7 +214,7 @@ mod tests {
 
         #[test]
         fn of_a_long_cycle_some_slots_are_observed(slots in MAX_OBSERVED_SLOTS + 1..5000, times in 1u64..4, lead in 1u64..9) {
-            let iterations = Observation { slots, times, most: u64::MAX }.iterations(lead);
+            let iterations = Observation { slots, times, ..Observation::once(LaunchMode::Stream, 1) }.iterations(lead);
             let mut seen: Vec<u64> = iterations.iter().map(|iteration| iteration % slots).collect();
             seen.sort_unstable();
             seen.dedup();

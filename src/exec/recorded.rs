@@ -66,15 +66,10 @@ impl Session {
     }
 
     /// Observes iterations while the vendor's library records them.
-    fn observe_recorded(
-        &mut self,
-        mode: LaunchMode,
-        observation: Observation,
-        control: &Control,
-    ) -> Result<(), ExecError> {
-        self.recording = Recording { overlapping: self.overlap(mode), ..Recording::default() };
+    fn observe_recorded(&mut self, observation: Observation, control: &Control) -> Result<(), ExecError> {
+        self.recording = Recording { overlapping: self.overlap(observation.mode), ..Recording::default() };
         let timing = self.lowered.observed.map(|_| Timing::Records);
-        self.recording.traces = self.observe_by(mode, observation, control, timing)?;
+        self.recording.traces = self.observe_by(observation, control, timing)?;
         Ok(())
     }
 
@@ -152,12 +147,7 @@ fn complete(
 impl Ranks {
     /// Observes iterations on every rank: [`Session::observe`], or by the vendor's records. With several processes, only
     /// rank 0 gets the traces of other ranks; elsewhere theirs are empty.
-    pub fn observe(
-        &mut self,
-        mode: LaunchMode,
-        observation: Observation,
-        control: &Control,
-    ) -> Result<Vec<Vec<Trace>>, ExecError> {
+    pub fn observe(&mut self, observation: Observation, control: &Control) -> Result<Vec<Vec<Trace>>, ExecError> {
         (self.observed_by, self.recorded_time) = (None, None);
         let has_recorder = self.sessions.iter().all(|session| session.driver.has_recorder());
         let instead = match self.observe {
@@ -165,32 +155,29 @@ impl Ranks {
             ObserveSetting::Events => None,
             ObserveSetting::Auto if !has_recorder => None,
             ObserveSetting::Vendor if !has_recorder => Some("the backend has no library that records them".to_owned()),
-            ObserveSetting::Auto | ObserveSetting::Vendor => {
-                match self.observe_by_records(mode, observation, control)? {
-                    Ok((traces, method)) => {
-                        self.observed_by = Some(ObservedBy { method, instead: None });
-                        return Ok(traces);
-                    }
-                    Err(why) => Some(why),
+            ObserveSetting::Auto | ObserveSetting::Vendor => match self.observe_by_records(observation, control)? {
+                Ok((traces, method)) => {
+                    self.observed_by = Some(ObservedBy { method, instead: None });
+                    return Ok(traces);
                 }
-            }
+                Err(why) => Some(why),
+            },
         };
         if has_recorder || instead.is_some() {
             let method = if has_recorder { "events" } else { "stamps" };
             self.observed_by = Some(ObservedBy { method: method.to_owned(), instead });
         }
-        Ok(self.observe_by_stamps(mode, observation, control)?.0)
+        Ok(self.observe_by_stamps(observation, control)?.0)
     }
 
     /// Observes iterations on every rank with a stamp before and after each operation. Also returns the time of an observed
     /// iteration, as [`Ranks::recorded_time`] does.
     pub fn observe_by_stamps(
         &mut self,
-        mode: LaunchMode,
         observation: Observation,
         control: &Control,
     ) -> Result<(Vec<Vec<Trace>>, Option<Nanos>), ExecError> {
-        let observe = |session: &mut Session| session.observe(mode, observation, control);
+        let observe = |session: &mut Session| session.observe(observation, control);
         let time = |all: &[&Vec<Trace>]| slowest_time(all.iter().copied());
         let (time, traces) = self.each_or_none("observed iterations", control, observe, time)?;
         Ok((traces.into_iter().map(Option::unwrap_or_default).collect(), time))
@@ -219,11 +206,10 @@ impl Ranks {
     #[expect(clippy::type_complexity, reason = "two kinds of failure: one of the run, and one of this method alone")]
     fn observe_by_records(
         &mut self,
-        mode: LaunchMode,
         observation: Observation,
         control: &Control,
     ) -> Result<Result<(Vec<Vec<Trace>>, String), String>, ExecError> {
-        let begin = |session: &mut Session| Ok(session.driver.begin_records(mode == LaunchMode::Graph));
+        let begin = |session: &mut Session| Ok(session.driver.begin_records(observation.mode == LaunchMode::Graph));
         let (begun, _) = self.each_or_none("records", control, begin, first_error)?;
         let method = match begun {
             Ok(method) => method,
@@ -232,7 +218,7 @@ impl Ranks {
                 return Ok(Err(why));
             }
         };
-        let observe = |session: &mut Session| session.observe_recorded(mode, observation, control);
+        let observe = |session: &mut Session| session.observe_recorded(observation, control);
         self.each_or_none("observed iterations", control, observe, |_| ())?;
         // Records are complete only when the device is idle, which it is after the observed iterations have ended.
         let finish = |session: &mut Session| Ok(session.finish_records());

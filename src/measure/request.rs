@@ -121,11 +121,11 @@ impl<'a> Request<'a> {
 
     /// Returns the iterations to observe: each slot as often as an iteration should be observed, or less often in a long
     /// cycle.
-    pub(super) fn observation(&self) -> Observation {
+    pub(super) fn observation(&self, mode: LaunchMode) -> Observation {
         let slots = self.slots() as u64;
         let times = u64::from(self.observed_iterations).min((OBSERVED / slots).max(1));
         let most = if self.is_single_iteration() { u64::from(self.observed_iterations) } else { u64::MAX };
-        Observation { slots, times, most }
+        Observation { mode, slots, times, most }
     }
 
     pub(super) fn open(&self) -> Result<Ranks, ExecError> {

@@ -175,7 +175,7 @@ fn serials(
             warnings.extend(doubts::of(&name, &request.times(&samples), &warmup, session.slots()));
             let traces = match samples.stopped {
                 true => Vec::new(),
-                false => session.observe(variant.mode, request.observation(), request.control)?,
+                false => session.observe(request.observation(variant.mode), request.control)?,
             };
             let observations = Observations::of(request.ranks, request.slots(), &traces);
             let alone = observations.iterations.iter().map(|rank| Alone::of_serial(rank)).collect();
@@ -303,7 +303,7 @@ fn observe(request: &Request, session: &mut Ranks, sampled: &mut VariantSamples)
         return Ok(());
     }
     let _stage = stage::enter("observing single operations");
-    sampled.traces = session.observe(sampled.mode, request.observation(), request.control)?;
+    sampled.traces = session.observe(request.observation(sampled.mode), request.control)?;
     sampled.observed_by = session.observed_by().cloned();
     prefer_events(request, session, sampled)?;
     sampled.notes.extend(sampled.traces.first().and_then(|traces| unobserved_note(traces, request.slots())));
@@ -329,7 +329,7 @@ fn prefer_events(request: &Request, session: &mut Ranks, sampled: &mut VariantSa
         records.method,
         100.0 * (recorded.0 as f64 / headline.0 as f64 - 1.0)
     );
-    let (mut traces, time) = session.observe_by_stamps(sampled.mode, request.observation(), request.control)?;
+    let (mut traces, time) = session.observe_by_stamps(request.observation(sampled.mode), request.control)?;
     if time.is_some_and(|time| time < recorded) {
         for (by_events, by_records) in traces.iter_mut().zip(&mut sampled.traces) {
             for trace in by_events {

@@ -39,7 +39,7 @@ fn a_device_s_clock_is_found_on_the_host_s() {
     let mut ranks = exec::prepare_ranks(&ranks, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
     // Only as streams: one rank cannot capture while another synchronizes the shared device.
     let traces = ranks
-        .observe(LaunchMode::Stream, Observation { times: 5, ..Observation::once(1) }, &Control::default())
+        .observe(Observation { times: 5, ..Observation::once(LaunchMode::Stream, 1) }, &Control::default())
         .unwrap_or_else(|error| panic!("{error}"));
     for (rank, traces) in traces.iter().enumerate() {
         let origins: Option<Vec<exec::Moment>> = traces.iter().map(|trace| trace.origin).collect();
@@ -165,7 +165,7 @@ fn two_ranks(text: &str, gpu: &dyn Backend) -> Vec<String> {
         let samples = open.iterate(mode, 20, 500, &Control::default());
         let samples = samples.unwrap_or_else(|error| panic!("{text}, {}: {error}", mode.name()));
         assert_eq!(samples.slowest.time.len(), 500);
-        let observed = open.observe(mode, Observation { times: 5, ..Observation::once(1) }, &Control::default());
+        let observed = open.observe(Observation { times: 5, ..Observation::once(mode, 1) }, &Control::default());
         observed.unwrap_or_else(|error| panic!("{text}, {}, observed: {error}", mode.name()));
     }
     notes.extend(open.infer_copy_units().unwrap_or_else(|error| panic!("{text}: {error}")));
