@@ -33,8 +33,8 @@ impl Resource {
             Resource::Vector => "vector",
             Resource::Memory => "memory",
             Resource::Cache => "cache",
-            Resource::FromHost => Direction::HostToDevice.short(),
-            Resource::ToHost => Direction::DeviceToHost.short(),
+            Resource::FromHost => Direction::HostToDevice.name(),
+            Resource::ToHost => Direction::DeviceToHost.name(),
             Resource::Within => &profile.topology.within.name,
             Resource::Across => &profile.topology.across.name,
         }

@@ -120,8 +120,8 @@ fn route(spec: &Spec) -> Option<(&'static str, bool)> {
         return crossing.sends.is_some().then_some(("peer", false));
     }
     match &spec.launch()[..] {
-        [Launch::Copy(copy)] if copy.rows == 1 => Some((copy.direction.short(), copy.pageable)),
-        [Launch::Kernel(_)] if ops::is_whole_copy(spec) => Some((Direction::DeviceToDevice.short(), false)),
+        [Launch::Copy(copy)] if copy.rows == 1 => Some((copy.direction.name(), copy.pageable)),
+        [Launch::Kernel(_)] if ops::is_whole_copy(spec) => Some((Direction::DeviceToDevice.name(), false)),
         _ => None,
     }
 }

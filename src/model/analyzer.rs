@@ -151,7 +151,8 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Adds an error, unless the same one was already found at this location, for example in an earlier turn of a loop.
-    pub fn error(&mut self, error: ModelError) {
+    pub fn error(&mut self, error: impl Into<ModelError>) {
+        let error = error.into();
         if matches!(error, ModelError::UnknownName { .. } | ModelError::NotAllowed { .. })
             && self.bad_names.contains(&error.offset())
         {
@@ -165,13 +166,13 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Reports an error and returns `None`.
-    pub fn fail<T>(&mut self, error: ModelError) -> Option<T> {
+    pub fn fail<T>(&mut self, error: impl Into<ModelError>) -> Option<T> {
         self.error(error);
         None
     }
 
     /// Reports an error and returns [`Value::Unknown`].
-    pub fn fail_value(&mut self, error: ModelError) -> Value {
+    pub fn fail_value(&mut self, error: impl Into<ModelError>) -> Value {
         self.error(error);
         Value::Unknown
     }
@@ -261,7 +262,7 @@ impl<'a> Analyzer<'a> {
             largest: largest.join(", "),
             at: at.into(),
         };
-        self.error(error.into());
+        self.error(error);
     }
 }
 

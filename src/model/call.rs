@@ -385,7 +385,7 @@ impl<'a> Analyzer<'a> {
     /// Reports `at` after anything but the output of an operation that writes to other ranks.
     pub(super) fn no_peer(&mut self, arg: &Arg) {
         if let Some(at) = &arg.at {
-            self.error(PeerError::Operand { at: at.rank.span.into() }.into());
+            self.error(PeerError::Operand { at: at.rank.span.into() });
         }
     }
 

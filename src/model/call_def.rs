@@ -23,7 +23,7 @@ impl<'a> Analyzer<'a> {
             return self.declare_failed_call(call);
         }
         if self.expansion.calls.len() >= CALLS {
-            self.error(LimitError::TooDeep { limit: CALLS, at: call.span.into() }.into());
+            self.error(LimitError::TooDeep { limit: CALLS, at: call.span.into() });
             return self.declare_failed_call(call);
         }
         if !self.room_for_turns(TURNS_PER_OPERATION, call.span) {

@@ -215,7 +215,7 @@ impl<'a> Analyzer<'a> {
     ) {
         let (name, text) = (kernel.name.to_string(), self.names.name(param.name.symbol).to_owned());
         let (at, declared) = (at.into(), param.span.into());
-        self.error_in_kernel(KernelError::Operand { name, param: text, expected, found, help, at, declared });
+        self.error(KernelError::Operand { name, param: text, expected, found, help, at, declared });
     }
 
     /// Evaluates everything that depends on the arguments, in the frame of the kernel.
@@ -345,7 +345,7 @@ impl<'a> Analyzer<'a> {
                 None => {
                     let (name, size_name) = (kernel.name.to_string(), self.names.name(size.symbol).to_owned());
                     let (at, call) = (size.span.into(), call.span.into());
-                    self.error_in_kernel(KernelError::Size { name, size: size_name, at, call });
+                    self.error(KernelError::Size { name, size: size_name, at, call });
                     good = false;
                 }
             }
@@ -417,8 +417,7 @@ impl<'a> Analyzer<'a> {
     /// or after an error.
     fn kernel_reference(&mut self, kernel: &DeclaredKernel, call: &Call, operands: &Inputs) -> Option<Reference> {
         let wrong = |this: &mut Self, why: String, help: String, at: SrcSpan| {
-            this.error_in_kernel(KernelError::Reference { name: kernel.name.to_string(), why, help, at: at.into() });
-            None
+            this.fail(KernelError::Reference { name: kernel.name.to_string(), why, help, at: at.into() })
         };
         let names: Vec<String> = call.callee.iter().map(|name| self.names.name(name.symbol).to_owned()).collect();
         let found = ops::CATALOGUE.iter().position(|operation| names == [operation.name()]);

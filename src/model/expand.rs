@@ -254,7 +254,7 @@ impl<'a> Analyzer<'a> {
         if let Value::Range { from, to, .. } = over_value {
             let (turns, limit) = (to.saturating_sub(from).max(0), self.options.max_operations);
             if turns as u64 > limit as u64 {
-                self.error(LimitError::RangeTooLong { turns, limit, at: over.span.into() }.into());
+                self.error(LimitError::RangeTooLong { turns, limit, at: over.span.into() });
                 over_value = Value::Unknown;
             }
         }
@@ -394,7 +394,7 @@ impl<'a> Analyzer<'a> {
         let limit = self.options.max_operations;
         if self.expansion.step.ops.len() >= limit - self.expansion.before {
             let iterations = self.program.cycle.len() + 1;
-            self.error(LimitError::TooManyOperations { limit, iterations, at: span.into() }.into());
+            self.error(LimitError::TooManyOperations { limit, iterations, at: span.into() });
             self.expansion.stopped = true;
         }
         !self.expansion.stopped
@@ -410,7 +410,7 @@ impl<'a> Analyzer<'a> {
         }
         if self.expansion.turns > limit && !self.expansion.stopped {
             let max_operations = self.options.max_operations;
-            self.error(LimitError::TooManyTurns { limit, max_operations, at: span.into() }.into());
+            self.error(LimitError::TooManyTurns { limit, max_operations, at: span.into() });
             self.expansion.stopped = true;
         }
         !self.expansion.stopped

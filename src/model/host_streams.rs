@@ -38,7 +38,7 @@ impl Analyzer<'_> {
                 ),
                 false => ("a stream of the device", "write `kind: host` before it, or leave it out"),
             };
-            self.error(HostStreamError::Option { name, kind, help, at: option.key.span.into() }.into());
+            self.error(HostStreamError::Option { name, kind, help, at: option.key.span.into() });
         }
         if !on_host {
             return None;
@@ -80,7 +80,7 @@ impl Analyzer<'_> {
                 help: "compute units and copy engines are parts of the device: leave it out",
                 at: option.key.span.into(),
             };
-            self.error(error.into());
+            self.error(error);
             return false;
         }
         let elsewhere = call.outputs.iter().find_map(|output| output.at.as_ref()).map(|at| at.rank.span);
@@ -93,7 +93,7 @@ impl Analyzer<'_> {
         let stream = self.current_stream();
         let stream = self.program.streams[stream.index()].name.clone();
         let known = suggest::listed(&ops::host_operations());
-        self.error(HostStreamError::Operation { what, stream, known, at: at.into() }.into());
+        self.error(HostStreamError::Operation { what, stream, known, at: at.into() });
         false
     }
 
@@ -102,7 +102,7 @@ impl Analyzer<'_> {
         if !operation.has(Property::HostOnly) || self.current_threads().is_some() {
             return true;
         }
-        self.error(HostStreamError::HostOnly { op: operation.name(), at: call.span.into() }.into());
+        self.error(HostStreamError::HostOnly { op: operation.name(), at: call.span.into() });
         false
     }
 
@@ -114,7 +114,7 @@ impl Analyzer<'_> {
             // Files are located before any value is computed.
             None => "its path is computed, or given by no file".to_owned(),
         };
-        self.fail(HostStreamError::DataFile { path: path.to_owned(), why, at: at.into() }.into())
+        self.fail(HostStreamError::DataFile { path: path.to_owned(), why, at: at.into() })
     }
 
     /// Checks that CPU threads can access every operand, if the current stream is a host stream.
@@ -135,7 +135,7 @@ impl Analyzer<'_> {
                 Output::Given(view, span) => operands.push((*view, *span)),
                 Output::None | Output::Cell(_) => {
                     let op = operation.name();
-                    self.error(HostStreamError::Output { op, at: call.span.into() }.into());
+                    self.error(HostStreamError::Output { op, at: call.span.into() });
                     return false;
                 }
             }
@@ -148,7 +148,7 @@ impl Analyzer<'_> {
             return true;
         };
         let (op, name) = (operation.name(), self.names.name(name).to_owned());
-        self.error(HostStreamError::Operand { op, name, at: at.into() }.into());
+        self.error(HostStreamError::Operand { op, name, at: at.into() });
         false
     }
 }

@@ -98,7 +98,7 @@ impl<'a> Analyzer<'a> {
                 continue;
             };
             if field == "reference" {
-                self.error_in_kernel(KernelError::Reference {
+                self.error(KernelError::Reference {
                     name: text.to_string(),
                     why: "is not an operation".to_owned(),
                     help: "write an operation on the inputs of the kernel: `reference: map(2 * x)`".to_owned(),
@@ -123,7 +123,7 @@ impl<'a> Analyzer<'a> {
             let found = field(wanted);
             if found.is_none() {
                 let why = format!("lacks the field `{wanted}`");
-                this.error_in_kernel(KernelError::Field { name: text.to_string(), why, help, at: name.span.into() });
+                this.error(KernelError::Field { name: text.to_string(), why, help, at: name.span.into() });
             }
             found
         };
@@ -140,7 +140,7 @@ impl<'a> Analyzer<'a> {
             None => Some(required(self, "block", "how many threads a block has: `block: 256`")?),
         };
         if let (Some(time), Some(other)) = (field("time"), field("flops").or(field("bytes"))) {
-            self.error_in_kernel(KernelError::Field {
+            self.error(KernelError::Field {
                 name: text.to_string(),
                 why: "gives both its duration and its work".to_owned(),
                 help: "write one of them: `time: 50us`, or `flops: 2 * n, bytes: 8 * n`",
@@ -178,10 +178,6 @@ impl<'a> Analyzer<'a> {
         })
     }
 
-    pub(super) fn error_in_kernel(&mut self, error: KernelError) {
-        self.error(error.into());
-    }
-
     /// The inputs and outputs of a signature.
     fn kernel_params(
         &mut self,
@@ -200,7 +196,7 @@ impl<'a> Analyzer<'a> {
             }
         }
         if signature.outputs.is_empty() {
-            self.error_in_kernel(KernelError::Signature {
+            self.error(KernelError::Signature {
                 name: kernel.to_owned(),
                 param: "the signature".to_owned(),
                 why: "has no output",
@@ -212,7 +208,7 @@ impl<'a> Analyzer<'a> {
         for output in &lists.1 {
             let input = lists.0.iter().find(|input| input.name.symbol == output.name.symbol);
             if input.is_some_and(|input| self.type_text(input) != self.type_text(output)) {
-                self.error_in_kernel(KernelError::Signature {
+                self.error(KernelError::Signature {
                     name: kernel.to_owned(),
                     param: format!("`{}`", self.names.name(output.name.symbol)),
                     why: "has another type as an output than as an input",
@@ -234,8 +230,7 @@ impl<'a> Analyzer<'a> {
     fn kernel_param(&mut self, kernel: &str, param: &'a Param, is_output: bool) -> Option<KernelParam<'a>> {
         let wrong = |this: &mut Self, why: &'static str, help: &'static str, at: SrcSpan| {
             let (name, param) = (kernel.to_owned(), format!("`{}`", this.names.name(param.name.symbol)));
-            this.error_in_kernel(KernelError::Signature { name, param, why, help, at: at.into() });
-            None
+            this.fail(KernelError::Signature { name, param, why, help, at: at.into() })
         };
         const HELP: &str =
             "write the element type and the sizes of a tensor, `x: f32[n, m]`, or the type of a number, `a: f32`";
@@ -281,8 +276,7 @@ impl<'a> Analyzer<'a> {
             Err((why, help)) => {
                 let at = field("file").map_or(name.span, |path| path.span).into();
                 let (name, help, place) = (kernel.to_owned(), help.to_owned(), "this file");
-                self.error_in_kernel(KernelError::Source { name, why, help, place, at });
-                return None;
+                return self.fail(KernelError::Source { name, why, help, place, at });
             }
         };
         let said = [
@@ -293,7 +287,7 @@ impl<'a> Analyzer<'a> {
         for (field, why, given) in said.into_iter().filter_map(|(name, why)| Some((name, why, field(name)?))) {
             let (name, value) = (kernel.to_owned(), format!("`{}`", written(given, &self.names)));
             let help = "remove the field: Triton's metadata has it";
-            self.error_in_kernel(KernelError::Launch { name, field, value, help, at: given.span.into(), why });
+            self.error(KernelError::Launch { name, field, value, help, at: given.span.into(), why });
         }
         Some(launch)
     }
@@ -312,14 +306,13 @@ impl<'a> Analyzer<'a> {
         };
         let named = |param: &KernelParam| items.iter().any(|item| item.as_name() == Some(param.name.symbol));
         if let Some(missing) = outputs.iter().find(|param| !named(param)) {
-            self.error_in_kernel(KernelError::Signature {
+            return self.fail(KernelError::Signature {
                 name: kernel.to_owned(),
                 param: format!("`{}`", self.names.name(missing.name.symbol)),
                 why: "is not in `args`",
                 help: "name every output in `args`, so that the kernel gets its address",
                 at: args.span.into(),
             });
-            return None;
         }
         Some(Some(items))
     }
@@ -332,8 +325,7 @@ impl<'a> Analyzer<'a> {
         &EntryParams { inputs, outputs, sizes, args }: &EntryParams,
     ) -> Option<KernelCode> {
         let wrong = |this: &mut Self, why: String, help: String, place: &'static str, at: SrcSpan| {
-            this.error_in_kernel(KernelError::Source { name: kernel.to_owned(), why, help, place, at: at.into() });
-            None
+            this.fail(KernelError::Source { name: kernel.to_owned(), why, help, place, at: at.into() })
         };
         let entry = match field("entry") {
             None => match triton {

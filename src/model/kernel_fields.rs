@@ -26,16 +26,17 @@ const GRID_YZ: i64 = 65_535;
 const TRITON_SCRATCH: [KernelArgument; 2] = [KernelArgument::Value(0), KernelArgument::Value(0)];
 
 impl Analyzer<'_> {
-    fn kernel_launch(
+    /// Reports a value of a kernel's field that no launch can have. Always `None`.
+    fn kernel_launch<T>(
         &mut self,
         kernel: &DeclaredKernel,
         field: &'static str,
         value: String,
         (why, help): (String, &'static str),
         at: SrcSpan,
-    ) {
+    ) -> Option<T> {
         let name = kernel.name.to_string();
-        self.error_in_kernel(KernelError::Launch { name, field, value, help, at: at.into(), why });
+        self.fail(KernelError::Launch { name, field, value, help, at: at.into(), why })
     }
 
     /// Returns the sizes of the grid or of a block: one to three numbers. `None` after an error, which has been reported.
@@ -56,8 +57,7 @@ impl Analyzer<'_> {
             Value::Number(_) => vec![value.clone()],
             other => {
                 let value = other.describe(&self.names);
-                self.kernel_launch(kernel, field, value, ("one to three numbers".to_owned(), help), expr.span);
-                return None;
+                return self.kernel_launch(kernel, field, value, ("one to three numbers".to_owned(), help), expr.span);
             }
         };
         let mut extent = [1i64; 3];
@@ -77,14 +77,12 @@ impl Analyzer<'_> {
         };
         if let Some(axis) = (0..3).find(|&axis| !(1..=limits[axis]).contains(&extent[axis])) {
             let why = format!("{} goes from 1 to {}", ["x", "y", "z"][axis], limits[axis]);
-            self.kernel_launch(kernel, field, written, (why, help), expr.span);
-            return None;
+            return self.kernel_launch(kernel, field, written, (why, help), expr.span);
         }
         let threads: i64 = extent.iter().product();
         if field == "block" && threads > i64::from(BLOCK_THREADS) {
             let why = format!("{threads} threads, and a block has at most {BLOCK_THREADS}");
-            self.kernel_launch(kernel, field, written, (why, help), expr.span);
-            return None;
+            return self.kernel_launch(kernel, field, written, (why, help), expr.span);
         }
         Some(extent.map(|size| size as u32))
     }
@@ -96,8 +94,7 @@ impl Analyzer<'_> {
         if bytes > u64::from(MAX_SHARED_MEMORY) {
             let why = "no device has more than 1 MiB for a block".to_owned();
             let help = "write the dynamic shared memory of a block in bytes: `shared: 4 * 256`";
-            self.kernel_launch(kernel, "shared", bytes.to_string(), (why, help), expr.span);
-            return None;
+            return self.kernel_launch(kernel, "shared", bytes.to_string(), (why, help), expr.span);
         }
         Some(bytes as u32)
     }
@@ -121,8 +118,7 @@ impl Analyzer<'_> {
         let Number { value, .. } = number;
         if !(0.0..=MAX).contains(&value.float()) {
             let help = "write a number from 0 to 1e18";
-            self.kernel_launch(kernel, field, number.text(), ("out of range".to_owned(), help), expr.span);
-            return None;
+            return self.kernel_launch(kernel, field, number.text(), ("out of range".to_owned(), help), expr.span);
         }
         Some(Some(value.float().round() as u64))
     }

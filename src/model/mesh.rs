@@ -187,7 +187,7 @@ impl Analyzer<'_> {
                  the list as one argument, `f(x, [dp, tp])`",
             ),
         };
-        self.fail(StructureError::GroupList { why, help, at: at.into() }.into())
+        self.fail(StructureError::GroupList { why, help, at: at.into() })
     }
 
     /// Reports `over` on an operation that is not a collective.

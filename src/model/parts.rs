@@ -46,9 +46,7 @@ impl Analyzer<'_> {
         for (place, (name, ty)) in parts.iter().enumerate() {
             if let Some((first, _)) = parts[..place].iter().find(|(other, _)| other.symbol == name.symbol) {
                 let text = self.names.name(name.symbol).to_owned();
-                self.error(
-                    StructureError::PartTwice { name: text, at: name.span.into(), first: first.span.into() }.into(),
-                );
+                self.error(StructureError::PartTwice { name: text, at: name.span.into(), first: first.span.into() });
                 types = None;
             }
             let found = self.tensor_type(ty);
@@ -176,7 +174,7 @@ impl Analyzer<'_> {
         if parts.iter().any(|(_, value)| matches!(value, Value::Tensor { family: 0, .. })) {
             let name = self.text_of(base);
             let part = self.names.name(parts[0].0).to_owned();
-            return self.fail_value(StructureError::NoWhole { name, part, at: at.into() }.into());
+            return self.fail_value(StructureError::NoWhole { name, part, at: at.into() });
         }
         let members: Vec<(Symbol, Value)> =
             parts.iter().map(|(name, value)| (*name, self.index(value.clone(), base, items, at))).collect();
@@ -225,7 +223,7 @@ impl Analyzer<'_> {
             let Selected { extent, is_kept } = selected(axis);
             if is_wide && extent.len != tensor.dims[axis] {
                 let name = self.text_of(base);
-                return self.fail_value(SliceError::GapsInPart { name, axis, at: span.into() }.into());
+                return self.fail_value(SliceError::GapsInPart { name, axis, at: span.into() });
             }
             is_wide |= extent.len > 1;
             start += extent.start * strides[axis];

@@ -52,7 +52,7 @@ impl Analyzer<'_> {
                 let why = format!("{number} is not a rank: {why}");
                 let at = rank.span.into();
                 let op = operation.name();
-                self.error(OpError::Option { op, option: "at", why, help: help.to_owned(), at }.into());
+                self.error(OpError::Option { op, option: "at", why, help: help.to_owned(), at });
                 Err(())
             }
         }
@@ -65,7 +65,7 @@ impl Analyzer<'_> {
             let why = "a copy to another rank moves one slice".to_owned();
             let help = "copy the pages into a buffer of this rank first, and send that".to_owned();
             let at = option.key.span.into();
-            self.error(OpError::Option { op: "copy", option: "indices", why, help, at }.into());
+            self.error(OpError::Option { op: "copy", option: "indices", why, help, at });
             return false;
         }
         let source = operands.views.iter().copied().zip(operands.spans.iter().copied());
@@ -79,7 +79,7 @@ impl Analyzer<'_> {
                 _ => continue,
             };
             let name = self.names.name(memory.name).to_owned();
-            self.error(PeerError::Memory { name, why, at: at.into() }.into());
+            self.error(PeerError::Memory { name, why, at: at.into() });
             return false;
         }
         true
@@ -237,7 +237,7 @@ impl Linker {
                 format!("is {}{} on rank {from} and {theirs} on rank {to}", layout.dtype, layout.dims)
             }
         };
-        self.error(PeerError::Memory { name, why, at: at.into() }.into());
+        self.error(PeerError::Memory { name, why, at: at.into() });
         None
     }
 }

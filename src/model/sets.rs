@@ -122,7 +122,7 @@ impl Analyzer<'_> {
                     let name = self.text_of(arg);
                     let index = index.and_then(|index| index.first().copied()).unwrap_or(0);
                     let (last, at) = (size as i64 - 1, arg.span.into());
-                    self.fail(SliceError::IndexOutOfRange { name, index, size, last, at }.into())
+                    self.fail(SliceError::IndexOutOfRange { name, index, size, last, at })
                 }
             };
         }

@@ -191,7 +191,7 @@ impl Analyzer<'_> {
             (false, has) => format!("{has} dimensions"),
         };
         let given = format!("{given} {}", if given == 1 { "index" } else { "indices" });
-        self.fail_value(SliceError::IndexCount { name, has, given, at: span.into(), help: Some(help) }.into())
+        self.fail_value(SliceError::IndexCount { name, has, given, at: span.into(), help: Some(help) })
     }
 
     /// Evaluates an index below `size`.
@@ -210,12 +210,12 @@ impl Analyzer<'_> {
             return Some(index as u64);
         }
         let name = self.text_of(base);
-        self.fail(SliceError::IndexOutOfRange { name, index, size, last: size as i64 - 1, at: at.into() }.into())
+        self.fail(SliceError::IndexOutOfRange { name, index, size, last: size as i64 - 1, at: at.into() })
     }
 
     fn slice_out_of_range(&mut self, base: &Expr, from: i64, to: i64, size: u64, at: SrcSpan) {
         let name = self.text_of(base);
-        self.error(SliceError::SliceOutOfRange { name, from, to, size, at: at.into() }.into());
+        self.error(SliceError::SliceOutOfRange { name, from, to, size, at: at.into() });
     }
 
     /// Evaluates a slice of a tensor. The first bracket after a family selects from the family's dimensions.
@@ -276,7 +276,7 @@ impl Analyzer<'_> {
             Unplaced::Slice => format!("not one range in each dimension of {dims}"),
             Unplaced::Other => format!("it divides a dimension of {dims} where another slice of `{memory}` crosses it"),
         };
-        self.fail_value(SliceError::SliceOfView { name, memory, why, at: span.into() }.into())
+        self.fail_value(SliceError::SliceOfView { name, memory, why, at: span.into() })
     }
 
     /// Returns the part of each dimension that its index in `items` selects; `sizes` are the dimensions of `base`. Reports
@@ -289,7 +289,7 @@ impl Analyzer<'_> {
                 Value::Whole => Some(Selected::all(size)),
                 Value::Range { from, to, reversed: false } => {
                     if from >= to && from >= 0 && to >= 0 && from <= size as i64 {
-                        self.fail(SliceError::EmptySlice { at: item.span.into(), from, to }.into())
+                        self.fail(SliceError::EmptySlice { at: item.span.into(), from, to })
                     } else if from < 0 || from >= to || to > size as i64 {
                         self.slice_out_of_range(base, from, to, size, item.span);
                         None
@@ -357,7 +357,7 @@ impl Analyzer<'_> {
                 ),
             ),
         };
-        self.fail_value(SliceError::View { why, help, at: span.into() }.into())
+        self.fail_value(SliceError::View { why, help, at: span.into() })
     }
 
     pub(super) fn field(&mut self, value: &Value, base: &Expr, member: Name) -> Value {

@@ -79,8 +79,8 @@ impl Analyzer<'_> {
         let at = expr.span.into();
         let given = checked.len();
         self.error(match streams.members {
-            Some(members) => StructureError::MemberCount { option, name, given, members, at }.into(),
-            None => StructureError::MembersOfOne { option, name, given, at }.into(),
+            Some(members) => StructureError::MemberCount { option, name, given, members, at },
+            None => StructureError::MembersOfOne { option, name, given, at },
         });
         ByMember::All(default)
     }

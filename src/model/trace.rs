@@ -102,17 +102,17 @@ impl Analyzer<'_> {
         }
         let path_span = call.args.first().map_or(call.span, |path| path.span);
         let Some((path, name)) = source(call.args, column.map(|option| &option.value)) else {
-            return self.fail(TraceError::Source { at: call.span.into() }.into());
+            return self.fail(TraceError::Source { at: call.span.into() });
         };
         let column_span = column.map_or(call.span, |option| option.value.span);
         let values = match self.options.traces.get(&(path.to_owned(), name.to_owned())) {
             Some(Ok(values)) => values.clone(),
             Some(Err(fault)) => {
-                return self.fail(fault.clone().at(path, path_span, name, column_span).into());
+                return self.fail(fault.clone().at(path, path_span, name, column_span));
             }
             None => {
                 let fault = TraceFault::File("the caller gives no files".to_owned());
-                return self.fail(fault.at(path, path_span, name, column_span).into());
+                return self.fail(fault.at(path, path_span, name, column_span));
             }
         };
         let start = match seed {

@@ -444,22 +444,13 @@ impl Sent {
     }
 }
 
-/// Direction of a copy between host memory and device memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Direction {
-    HostToDevice,
-    DeviceToHost,
-    DeviceToDevice,
-}
-
-impl Direction {
-    /// Abbreviation for tables: `h2d`, `d2h` or `d2d`.
-    pub fn short(self) -> &'static str {
-        match self {
-            Direction::HostToDevice => "h2d",
-            Direction::DeviceToHost => "d2h",
-            Direction::DeviceToDevice => "d2d",
-        }
+named! {
+    /// Direction of a copy between host memory and device memory.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Direction {
+        HostToDevice = "h2d",
+        DeviceToHost = "d2h",
+        DeviceToDevice = "d2d",
     }
 }
 

@@ -139,7 +139,7 @@ impl Analyzer<'_> {
         }
         match spec {
             Ok((spec, outputs)) => Some((spec, inputs, outputs)),
-            Err(error) => self.fail(error.into()),
+            Err(error) => self.fail(error),
         }
     }
 

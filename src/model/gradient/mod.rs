@@ -158,9 +158,14 @@ impl<'a> Analyzer<'a> {
             };
             let at = first.value.span.into();
             let place = "this is not an operation with gradients";
-            return self.fail(
-                GradientError::NotDifferentiable { what: text, why, help, asked: call.span.into(), at, place }.into(),
-            );
+            return self.fail(GradientError::NotDifferentiable {
+                what: text,
+                why,
+                help,
+                asked: call.span.into(),
+                at,
+                place,
+            });
         };
         let spec = self.program.spec(spec);
         let signature = spec.operation.signature();
@@ -206,7 +211,7 @@ impl<'a> Analyzer<'a> {
                 at: call.inputs[0].value.span.into(),
                 place: "no gradient goes through this",
             };
-            return self.fail(error.into());
+            return self.fail(error);
         }
         if args.len() != outputs.len() {
             let mut help = format!("write one for each output of `{0}`: `grad({0}", target.text);
@@ -269,23 +274,20 @@ impl<'a> Analyzer<'a> {
     ) -> bool {
         if !found.space.on_device() {
             let help = "gradients are computed on the device: `copy` them from there";
-            self.error(OpError::Space { op: GRADIENT, space: found.space.name(), help, at: at.span.into() }.into());
+            self.error(OpError::Space { op: GRADIENT, space: found.space.name(), help, at: at.span.into() });
             return false;
         }
         if found.dims == of.dims && is_typed {
             return true;
         }
-        self.error(
-            GradientError::Type {
-                name: name.to_owned(),
-                expected: of.dims.of(of.dtype),
-                or,
-                found: found.to_string(),
-                at: at.span.into(),
-                tensor: of_at.into(),
-            }
-            .into(),
-        );
+        self.error(GradientError::Type {
+            name: name.to_owned(),
+            expected: of.dims.of(of.dtype),
+            or,
+            found: found.to_string(),
+            at: at.span.into(),
+            tensor: of_at.into(),
+        });
         false
     }
 
@@ -332,7 +334,7 @@ impl<'a> Analyzer<'a> {
                 Value::Output(_) if accumulates => {
                     let help =
                         "`accumulate: true` adds to the contents of an output: write a buffer that has been filled";
-                    self.error(OpError::OutputMissing { op: GRADIENT, help, at: arg.value.span.into() }.into());
+                    self.error(OpError::OutputMissing { op: GRADIENT, help, at: arg.value.span.into() });
                     good = false;
                 }
                 Value::Output(cell) => goals.push(Some(InputGradient::Cell(cell))),
@@ -353,7 +355,7 @@ impl<'a> Analyzer<'a> {
         if call.outputs.is_empty() {
             if accumulates {
                 let help = "`accumulate: true` adds to the contents of an output: write `-> dx`";
-                return self.fail(OpError::OutputMissing { op: GRADIENT, help, at: call.span.into() }.into());
+                return self.fail(OpError::OutputMissing { op: GRADIENT, help, at: call.span.into() });
             }
             let floats = target.inputs.iter().map(|(_, view)| self.tensor(*view).dtype.is_float());
             goals = floats.map(|float| float.then_some(InputGradient::Own)).collect();
@@ -376,7 +378,7 @@ impl<'a> Analyzer<'a> {
             at: call.inputs[0].value.span.into(),
             place: "an input of this",
         };
-        self.error(error.into());
+        self.error(error);
     }
 
     /// Checks that outputs differ from each other and from the gradients that are read.
@@ -483,7 +485,7 @@ impl<'a> Analyzer<'a> {
         if let Some(place) = zero {
             let name = target.inputs[place].0.clone();
             let at = call.outputs.get(place).map_or(call.span, |arg| arg.value.span);
-            return self.fail(GradientError::Zero { name, of: target.text.clone(), at: at.into() }.into());
+            return self.fail(GradientError::Zero { name, of: target.text.clone(), at: at.into() });
         }
         let goals_of: Vec<(TensorId, ViewId)> = results.iter().copied().zip(goal_views.iter().copied()).collect();
         join::join_products(&mut tape, |to| {
@@ -539,7 +541,7 @@ impl<'a> Analyzer<'a> {
             GradientStop::TooMuch => {
                 let max_operations = self.options.max_operations;
                 let limit = max_operations.saturating_mul(TURNS_PER_OPERATION);
-                self.error(LimitError::TooManyTurns { limit, max_operations, at: call.span.into() }.into());
+                self.error(LimitError::TooManyTurns { limit, max_operations, at: call.span.into() });
             }
             GradientStop::NoRule(op, why) => {
                 let help = "write `_` for the inputs that it computes from, or write their gradients by hand";
@@ -565,7 +567,7 @@ impl<'a> Analyzer<'a> {
             at: op.span.into(),
             place: "no gradient goes through this",
         };
-        self.error(error.into());
+        self.error(error);
     }
 
     /// The path of a label, such as `f[3].up`.

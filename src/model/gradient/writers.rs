@@ -77,16 +77,13 @@ impl Analyzer<'_> {
             }
             let (reader, writer) = (*self.expansion.step.op(op), *self.expansion.step.op(by));
             let name = self.names.name(memory.name).to_owned();
-            self.error(
-                GradientError::Overwritten {
-                    name,
-                    reader: self.program.op_name(&reader).to_owned(),
-                    used: if is_output { "computed" } else { "read" },
-                    written: writer.span.into(),
-                    at: call.inputs.first().map_or(call.span, |arg| arg.value.span).into(),
-                }
-                .into(),
-            );
+            self.error(GradientError::Overwritten {
+                name,
+                reader: self.program.op_name(&reader).to_owned(),
+                used: if is_output { "computed" } else { "read" },
+                written: writer.span.into(),
+                at: call.inputs.first().map_or(call.span, |arg| arg.value.span).into(),
+            });
             good = false;
         }
         self.expansion.writers = writers;

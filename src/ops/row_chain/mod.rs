@@ -4,6 +4,8 @@
 mod accuracy;
 mod kernel;
 
+use crate::base::named::named;
+
 use super::elementwise::visit_groups;
 use super::expression::{Binary, ExprNode};
 use super::kernel::compute_type;
@@ -12,26 +14,32 @@ use super::reductions::{Extent, Function, Group};
 use super::*;
 use kernel::ChainPartition;
 
-/// The core of a chain: its operation along rows, which is applied to the values of an expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Core {
-    Softmax,
-    RmsNorm,
-    LayerNorm,
-    /// The sum of a row, broadcast to all its elements.
-    Sum,
-    Mean,
+named! {
+    /// The core of a chain: its operation along rows, which is applied to the values of an expression. It has the name of the
+    /// catalogue operation that computes the core alone.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Core {
+        Softmax = "softmax",
+        RmsNorm = "rms_norm",
+        LayerNorm = "layer_norm",
+        /// The sum of a row, broadcast to all its elements.
+        Sum = "sum",
+        Mean = "mean",
+    }
 }
 
 /// A core with expressions before and after it. In the spec's expression, input 0 is the core's result and the next
 /// inputs are the spec's; output 0 is the core's operand and the next outputs are the spec's.
 pub struct RowChain(Core);
 
-static SOFTMAX: RowChain = RowChain(Core::Softmax);
-static RMS_NORM: RowChain = RowChain(Core::RmsNorm);
-static LAYER_NORM: RowChain = RowChain(Core::LayerNorm);
-static SUM: RowChain = RowChain(Core::Sum);
-static MEAN: RowChain = RowChain(Core::Mean);
+/// The chain with each core, in the order of [`Core::ALL`].
+static CHAINS: [RowChain; 5] = [
+    RowChain(Core::Softmax),
+    RowChain(Core::RmsNorm),
+    RowChain(Core::LayerNorm),
+    RowChain(Core::Sum),
+    RowChain(Core::Mean),
+];
 
 /// Instructions of a sum per element and per row.
 const PER_ELEMENT: f64 = 2.0;
@@ -40,28 +48,9 @@ const PER_ROW: f64 = 1000.0;
 const OUTPUTS: [&str; 8] = ["y", "y2", "y3", "y4", "y5", "y6", "y7", "y8"];
 
 impl Core {
-    const ALL: [Core; 5] = [Core::Softmax, Core::RmsNorm, Core::LayerNorm, Core::Sum, Core::Mean];
-
     /// The operation of a chain with this core.
     pub fn operation(self) -> &'static dyn Operation {
-        match self {
-            Core::Softmax => &SOFTMAX,
-            Core::RmsNorm => &RMS_NORM,
-            Core::LayerNorm => &LAYER_NORM,
-            Core::Sum => &SUM,
-            Core::Mean => &MEAN,
-        }
-    }
-
-    /// Name of the catalogue operation that computes the core alone.
-    fn plain(self) -> &'static str {
-        match self {
-            Core::Softmax => "softmax",
-            Core::RmsNorm => "rms_norm",
-            Core::LayerNorm => "layer_norm",
-            Core::Sum => "sum",
-            Core::Mean => "mean",
-        }
+        &CHAINS[self as usize]
     }
 
     /// The reduction whose result is broadcast to the row; `None` for other cores.
@@ -94,7 +83,7 @@ pub fn form(spec: &Spec) -> Option<ChainForm> {
         let expression = spec.expression.as_deref()?.clone();
         return Some(ChainForm { core, expression, dims, is_reduction: false });
     }
-    let core = Core::ALL.into_iter().find(|core| core.plain() == name)?;
+    let core = Core::from_name(name)?;
     let mut expression = Expression::default();
     let mut result = expression.push(ExprNode::Input(0))?;
     if core.reduction().is_some() {
@@ -129,7 +118,7 @@ impl RowChain {
     /// Returns the spec of the core alone, without gaps, in the compute type; `None` for a reduction.
     fn plain(&self, spec: &Spec) -> Option<Spec> {
         let tensor = self.tensor(spec);
-        let operation = find(self.0.plain()).filter(|_| self.0.reduction().is_none())?;
+        let operation = find(self.0.name()).filter(|_| self.0.reduction().is_none())?;
         Some(Spec { operation, expression: None, inputs: vec![tensor], outputs: vec![tensor], ..spec.clone() })
     }
 
