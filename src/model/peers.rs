@@ -237,7 +237,7 @@ impl Linker {
                 format!("is {}{} on rank {from} and {theirs} on rank {to}", layout.dtype, layout.dims)
             }
         };
-        self.error(PeerError::Memory { name, why, at: at.into() });
+        self.error(PeerError::Memory { name, why, at: at.into() }.into());
         None
     }
 }
