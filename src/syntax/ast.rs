@@ -13,6 +13,8 @@ pub struct Ast {
     pub about: Vec<String>,
     pub decls: Vec<Decl>,
     pub names: Interner,
+    /// The `//` comments, in order.
+    pub comments: Vec<SrcSpan>,
     /// Ranges that could not be parsed, sorted and disjoint: names that they would have declared are unknown.
     pub unparsed: Vec<SrcSpan>,
 }
@@ -257,6 +259,8 @@ pub struct Param {
 /// Statements between braces.
 #[derive(Debug, Default)]
 pub struct Block {
+    /// The text with both braces.
+    pub span: SrcSpan,
     pub stmts: Vec<Stmt>,
 }
 
@@ -299,6 +303,8 @@ pub enum StmtKind {
 /// `if condition { … }`, the first arm of a statement or one after `else`.
 #[derive(Debug)]
 pub struct Arm {
+    /// The text of `if` and the condition.
+    pub span: SrcSpan,
     pub condition: Expr,
     pub body: Block,
 }

@@ -48,6 +48,8 @@ pub enum Body {
 pub struct BlockPieces {
     /// Index of the `{`.
     pub open: usize,
+    /// The text with its braces; up to the end of the file if it is not closed.
+    pub span: SrcSpan,
     pub pieces: Vec<Piece>,
 }
 
@@ -346,7 +348,8 @@ impl<'a> Splitter<'a> {
 
     fn inside(&mut self, open: usize) -> BlockPieces {
         let close = self.outline.closing(open);
-        BlockPieces { open, pieces: self.pieces(open + 1, close, false) }
+        let span = self.span(open).to(self.span(close.min(self.outline.len() - 1)));
+        BlockPieces { open, span, pieces: self.pieces(open + 1, close, false) }
     }
 
     /// True for a unit that white space separates from its number, as in `10 us`. The parser reports it. A label, a call or the

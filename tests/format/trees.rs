@@ -221,13 +221,13 @@ fn stmt(kind: StmtKind) -> Stmt {
 }
 
 fn of_stmts(stmts: Vec<Stmt>) -> Block {
-    Block { stmts }
+    Block { stmts, ..Block::default() }
 }
 
 fn block() -> BoxedStrategy<Block> {
     let stmts = simple().prop_map(stmt).prop_recursive(3, 12, 3, |inner| {
         let body = || vec(inner.clone(), 0..3).prop_map(of_stmts);
-        let arm = (expr(), body()).prop_map(|(condition, body)| Arm { condition, body });
+        let arm = (expr(), body()).prop_map(|(condition, body)| Arm { span: SrcSpan::default(), condition, body });
         let arms = vec(arm, 1..3);
         prop_oneof![
             2 => simple(),

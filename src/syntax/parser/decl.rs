@@ -11,12 +11,12 @@ impl<'a> Builder<'a> {
         match &piece.body {
             Body::Stray => None,
             Body::None => {
-                let kind = self.simple_decl(span, piece.lead);
+                let kind = self.old.decl(span, false).or_else(|| self.simple_decl(span, piece.lead));
                 self.read(kind, span).map(decl)
             }
             Body::Block(body) => {
                 // The block is parsed even if its head is wrong, to find the errors in it.
-                let head = self.decl_head(span, piece.lead);
+                let head = self.old.decl(span, true).or_else(|| self.decl_head(span, piece.lead));
                 let head = self.read(head, span);
                 let body = self.block(body);
                 head.map(decl).map(|decl| decl.with_body(body))

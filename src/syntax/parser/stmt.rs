@@ -4,7 +4,7 @@ use super::*;
 
 impl<'a> Builder<'a> {
     pub(super) fn block(&mut self, block: &BlockPieces) -> Block {
-        Block { stmts: block.pieces.iter().filter_map(|piece| self.stmt(piece)).collect() }
+        Block { span: block.span, stmts: block.pieces.iter().filter_map(|piece| self.stmt(piece)).collect() }
     }
 
     fn stmt(&mut self, piece: &Piece) -> Option<Stmt> {
@@ -13,11 +13,11 @@ impl<'a> Builder<'a> {
         let stmt = match &piece.body {
             Body::Stray => None,
             Body::None => {
-                let kind = self.simple_stmt(span, piece.lead);
+                let kind = self.old.stmt(span, false).or_else(|| self.simple_stmt(span, piece.lead));
                 self.read(kind, span).map(stmt)
             }
             Body::Block(body) => {
-                let head = self.stmt_head(span, piece.lead);
+                let head = self.old.stmt(span, true).or_else(|| self.stmt_head(span, piece.lead));
                 let head = self.read(head, span);
                 let body = self.block(body);
                 head.map(stmt).map(|stmt| stmt.with_body(body))
@@ -40,13 +40,14 @@ impl<'a> Builder<'a> {
     }
 
     fn arm(&mut self, span: SrcSpan, body: &BlockPieces, lead: &Lead) -> Option<Arm> {
-        let condition = self.pairs(lead.rule, span, lead.what).and_then(|mut at| {
+        let condition = self.old.condition(span).or_else(|| {
+            let mut at = self.pairs(lead.rule, span, lead.what)?;
             at.keyword();
             self.next_expr(&mut at)
         });
         let condition = self.read(condition, span);
         let body = self.block(body);
-        Some(Arm { condition: condition?, body })
+        Some(Arm { span, condition: condition?, body })
     }
 
     /// Parses the head of a statement with a block, and returns it with an empty block.
