@@ -21,12 +21,13 @@ struct Costs {
     stamp: Time,
     gap_same: Time,
     gap_event: Time,
+    gap_wait: Time,
     latency: Time,
     graph_launch: Time,
     graph_branch: Time,
     graph_gap: Time,
     graph_start: Time,
-    /// Time between the starts of two nodes: with dependencies, and without.
+    /// Time for which the launch of a node occupies the front end: with dependencies, and without.
     graph_dispatch: [Time; 2],
     depth: u32,
     /// Host time and task of a flush of the caches.
@@ -126,7 +127,8 @@ impl SimDriver {
             let number = if info.threads.is_some() { 0 } else { base * queues + info.queue };
             let queue = place.first_queue + number;
             let lane = place.first_lane + lane as u32;
-            (Placing { lane, queue: Some(queue), priority: urgency(info.priority) }, None, Vec::new())
+            let dispatch = whole(profile.queues.dispatch.value());
+            (Placing { lane, queue: Some(queue), priority: urgency(info.priority), dispatch }, None, Vec::new())
         };
         SimDriver {
             world,
@@ -137,6 +139,7 @@ impl SimDriver {
                 stamp: whole(profile.host.stamp.value()),
                 gap_same: whole(profile.gap_same.value()),
                 gap_event: whole(profile.gap_event.value()),
+                gap_wait: whole(profile.gap_wait.value()),
                 latency: whole(profile.launch_latency.value()),
                 graph_launch: whole(profile.graph.launch.value()),
                 graph_branch: whole(profile.graph.launch_branch.value()),
@@ -205,6 +208,17 @@ impl SimDriver {
     /// Submits a task after the last one of its lane and after the lane's pending dependencies. Blocks while the queue
     /// is full.
     fn submit(&mut self, lane: u32, action: Action, counted: Option<(u32, [bool; 2])>) -> Result<TaskId, Box<Fault>> {
+        self.submit_after(lane, action, counted, &[])
+    }
+
+    /// As `submit`, and after the end of each of `ends`, without a gap.
+    fn submit_after(
+        &mut self,
+        lane: u32,
+        action: Action,
+        counted: Option<(u32, [bool; 2])>,
+        ends: &[TaskId],
+    ) -> Result<TaskId, Box<Fault>> {
         self.calls += 1;
         let world = self.world.clone();
         let mut state = world.lock();
@@ -214,7 +228,12 @@ impl SimDriver {
             Action::Mark(_) | Action::Meet(_) => (0, 0),
             Action::Run(_) | Action::Exchange(_) => (self.costs.gap_same, self.costs.gap_event),
         };
-        let after = last.iter().map(|&task| (task, same)).chain(waits.drain(..).map(|task| (task, event)));
+        // The lane executes its waits one after the other, also those for events that have happened.
+        let wait = self.costs.gap_wait;
+        let count = waits.len() as Time;
+        let own = last.iter().map(|&task| (task, same.max(count * wait)));
+        let others = (1..).zip(waits.drain(..)).map(|(number, task)| (task, event + (count - number) * wait));
+        let after = own.chain(others).chain(ends.iter().map(|&task| (task, 0)));
         let task = state.machine.submit(action, *placing, self.host + self.costs.latency, after);
         if let Some((lane, counted)) = counted {
             state.machine.count(task, lane, counted);
@@ -363,10 +382,9 @@ impl Driver for SimDriver {
         self.host += self.costs.graph_launch + self.costs.graph_branch * Time::from(graph.branches.saturating_sub(1));
         let start = self.submit(lane, Action::Mark(None), None)?;
         let placed = self.lanes[lane as usize].0.lane;
-        let (gap, dispatch) = (self.costs.graph_gap, self.costs.graph_dispatch);
+        let gap = self.costs.graph_gap;
         let visible = self.host + self.costs.latency;
         let mut tasks: Vec<TaskId> = Vec::with_capacity(graph.nodes.len());
-        let mut dispatched = self.costs.graph_start;
         for node in &graph.nodes {
             let (gap, action) = match node.action {
                 Action::Mark(stamp) => (0, Action::Mark(stamp.map(|stamp| self.stamp_of(stamp)))),
@@ -376,26 +394,25 @@ impl Driver for SimDriver {
             if let Action::Mark(Some(stamp)) = node.action {
                 self.forget(stamp);
             }
-            let placing = Placing { lane: placed, queue: None, priority: node.priority };
+            let dispatch = self.costs.graph_dispatch[usize::from(node.after.is_empty())];
+            let placing = Placing { lane: placed, queue: None, priority: node.priority, dispatch };
             let before = node.after.iter().map(|&before| (tasks[before as usize], gap));
             let mut state = self.world.lock();
-            let task = state.machine.submit(action, placing, visible, before.chain([(start, dispatched)]));
+            let task = state.machine.submit(action, placing, visible, before.chain([(start, self.costs.graph_start)]));
             let [started, ended] = node.observed;
             state.machine.observe(task, started, ended);
             if let Some((lane, counted)) = node.counted {
                 state.machine.count(task, lane, counted);
             }
             drop(state);
-            match node.action {
-                Action::Mark(Some(stamp)) => self.stamps[stamp as usize] = Some(task),
-                Action::Mark(None) | Action::Meet(_) => {}
-                Action::Run(_) | Action::Exchange(_) => dispatched += dispatch[usize::from(node.after.is_empty())],
+            if let Action::Mark(Some(stamp)) = node.action {
+                self.stamps[stamp as usize] = Some(task);
             }
             tasks.push(task);
         }
-        self.lanes[lane as usize].2.extend(graph.last.iter().map(|&node| tasks[node as usize]));
+        let ends: Vec<TaskId> = graph.last.iter().map(|&node| tasks[node as usize]).collect();
         self.graphs[number] = graph;
-        self.submit(lane, Action::Mark(None), None)?;
+        self.submit_after(lane, Action::Mark(None), None, &ends)?;
         Ok(())
     }
 
