@@ -171,10 +171,10 @@ pub struct GraphCosts {
     /// Time from the start of a graph to that of its first node; none by default.
     #[serde(default = "SourcedFigure::none")]
     pub start: SourcedFigure,
-    /// Time for which the launch of a node without dependencies occupies the front end; `dispatch` if that is longer.
+    /// Time between the starts of two nodes without dependencies; `dispatch` if that is longer.
     #[serde(default = "SourcedFigure::none")]
     pub dispatch_root: SourcedFigure,
-    /// Time for which the launch of a node occupies the front end.
+    /// Time between the starts of two independent nodes.
     pub dispatch: SourcedFigure,
 }
 

@@ -27,7 +27,7 @@ struct Costs {
     graph_branch: Time,
     graph_gap: Time,
     graph_start: Time,
-    /// Time for which the launch of a node occupies the front end: with dependencies, and without.
+    /// Time between the starts of two nodes: with dependencies, and without.
     graph_dispatch: [Time; 2],
     depth: u32,
     /// Host time and task of a flush of the caches.
@@ -127,8 +127,7 @@ impl SimDriver {
             let number = if info.threads.is_some() { 0 } else { base * queues + info.queue };
             let queue = place.first_queue + number;
             let lane = place.first_lane + lane as u32;
-            let dispatch = whole(profile.queues.dispatch.value());
-            (Placing { lane, queue: Some(queue), priority: urgency(info.priority), dispatch }, None, Vec::new())
+            (Placing { lane, queue: Some(queue), priority: urgency(info.priority) }, None, Vec::new())
         };
         SimDriver {
             world,
@@ -382,9 +381,10 @@ impl Driver for SimDriver {
         self.host += self.costs.graph_launch + self.costs.graph_branch * Time::from(graph.branches.saturating_sub(1));
         let start = self.submit(lane, Action::Mark(None), None)?;
         let placed = self.lanes[lane as usize].0.lane;
-        let gap = self.costs.graph_gap;
+        let (gap, dispatch) = (self.costs.graph_gap, self.costs.graph_dispatch);
         let visible = self.host + self.costs.latency;
         let mut tasks: Vec<TaskId> = Vec::with_capacity(graph.nodes.len());
+        let mut dispatched = self.costs.graph_start;
         for node in &graph.nodes {
             let (gap, action) = match node.action {
                 Action::Mark(stamp) => (0, Action::Mark(stamp.map(|stamp| self.stamp_of(stamp)))),
@@ -394,19 +394,20 @@ impl Driver for SimDriver {
             if let Action::Mark(Some(stamp)) = node.action {
                 self.forget(stamp);
             }
-            let dispatch = self.costs.graph_dispatch[usize::from(node.after.is_empty())];
-            let placing = Placing { lane: placed, queue: None, priority: node.priority, dispatch };
+            let placing = Placing { lane: placed, queue: None, priority: node.priority };
             let before = node.after.iter().map(|&before| (tasks[before as usize], gap));
             let mut state = self.world.lock();
-            let task = state.machine.submit(action, placing, visible, before.chain([(start, self.costs.graph_start)]));
+            let task = state.machine.submit(action, placing, visible, before.chain([(start, dispatched)]));
             let [started, ended] = node.observed;
             state.machine.observe(task, started, ended);
             if let Some((lane, counted)) = node.counted {
                 state.machine.count(task, lane, counted);
             }
             drop(state);
-            if let Action::Mark(Some(stamp)) = node.action {
-                self.stamps[stamp as usize] = Some(task);
+            match node.action {
+                Action::Mark(Some(stamp)) => self.stamps[stamp as usize] = Some(task),
+                Action::Mark(None) | Action::Meet(_) => {}
+                Action::Run(_) | Action::Exchange(_) => dispatched += dispatch[usize::from(node.after.is_empty())],
             }
             tasks.push(task);
         }

@@ -52,8 +52,6 @@ pub struct Placing {
     pub queue: Option<u32>,
     /// Priority of the task's lane; lower values are more urgent.
     pub priority: i32,
-    /// Time for which the launch of a kernel occupies the front end, in ns.
-    pub dispatch: Time,
 }
 
 #[derive(Debug)]
@@ -191,8 +189,8 @@ pub struct SimMachine {
     moved: bool,
     queues: Vec<VecDeque<TaskId>>,
     rule: QueueRule,
-    /// Additional time for which a launch occupies the front end if its queue has been blocked.
-    unblock: Time,
+    /// Time for which a launch occupies the front end, and additional time if its queue has been blocked.
+    dispatch_times: [Time; 2],
     /// For each lane, the number of calls whose work has not ended.
     outstanding: Vec<u32>,
     /// For each lane, its limit of occupied compute units, and those that it occupies, in units of 1/32. Nodes of
@@ -258,7 +256,7 @@ impl SimMachine {
             moved: false,
             queues: (0..ranks.len() * queues).map(|_| VecDeque::new()).collect(),
             rule: profile.queues.rule,
-            unblock: whole(profile.queues.unblock.value()),
+            dispatch_times: [&profile.queues.dispatch, &profile.queues.unblock].map(|figure| whole(figure.value())),
             stamps: Vec::new(),
             paces: vec![[0; 2]; lanes.len()],
         }
@@ -337,7 +335,7 @@ impl SimMachine {
 
     /// Submits a task that ends only by [`SimMachine::release`]. The task is no part of the lane's order.
     pub fn hold(&mut self, lane: u32) -> TaskId {
-        let placing = Placing { lane, queue: None, priority: 0, dispatch: 0 };
+        let placing = Placing { lane, queue: None, priority: 0 };
         self.tasks.push_back(TaskState::new(Action::Mark(None), placing, 1, 0));
         self.first + self.tasks.len() as u64 - 1
     }
@@ -408,8 +406,7 @@ impl SimMachine {
         match what {
             EventKind::Ready(task) => self.ready(task),
             EventKind::Dispatch(task) => {
-                let TaskState { action, placing, .. } = *self.state(task);
-                let Some(queue) = placing.queue else { return self.launch(task, action) };
+                let queue = self.state(task).placing.queue.expect("only tasks of a queue wait for the front end");
                 if self.dispatch(task, queue) {
                     self.start_ready(queue, None);
                 }
@@ -455,13 +452,7 @@ impl SimMachine {
                 let (time, demands) = self.paths.copy(self.device(task), &run, &mut self.flows);
                 self.flows.add(self.now, Owner::Copy(task), time, demands);
             }
-            (_, None) => {
-                let start = self.reserve(task, false);
-                if start > self.now {
-                    return self.at(start, EventKind::Dispatch(task));
-                }
-                self.launch(task, action);
-            }
+            (_, None) => self.launch(task, action),
             (_, Some(queue)) => self.start_ready(queue, Some(task)),
         }
     }
@@ -469,10 +460,12 @@ impl SimMachine {
     /// Reserves the front end for the launch of a task, and returns when that begins. `unblocks` is true if the task blocked its
     /// hardware queue until now.
     fn reserve(&mut self, task: TaskId, unblocks: bool) -> Time {
-        let dispatch = self.state(task).placing.dispatch + if unblocks { self.unblock } else { 0 };
+        let [launch, unblock] = self.dispatch_times;
+        let now = self.now;
         let device = self.device(task);
-        let start = self.now.max(self.devices[device].front_end);
-        self.devices[device].front_end = start + dispatch;
+        let front_end = &mut self.devices[device].front_end;
+        let start = now.max(*front_end);
+        *front_end = start + launch + if unblocks { unblock } else { 0 };
         start
     }
 

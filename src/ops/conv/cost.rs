@@ -259,17 +259,11 @@ fn product(spec: &Spec, shape: &Shape, library: &Library) -> (Cost, f64) {
 /// many operations per ns in products.
 fn timed(spec: &Spec, product: &Gemm, units: f64) -> (Cost, f64) {
     let cost = product_cost(product);
-    // The bias is added by a kernel of its own.
-    let further = cost.tiling.further + u64::from(spec.inputs.len() > 2);
-    let converted =
-        cost.tiling.converted + u64::from(spec.inputs.len() > 2) * spec.outputs[0].elements() * CONVERTED_BYTES;
-    let tiling = Tiling { further, converted, ..cost.tiling };
-    let cost = Cost { read: Spec::bytes_of(&spec.inputs), written: Spec::bytes_of(&spec.outputs), tiling, ..cost };
+    let cost = Cost { read: Spec::bytes_of(&spec.inputs), written: Spec::bytes_of(&spec.outputs), ..cost };
     let rate = if cost.tiling.unaligned > 0 { UNALIGNED_RATE } else { 1.0 };
     let computed = cost.tiling.flops / units / rate;
     let join = if cost.tiling.shares_depth { 2.0 * LAUNCH } else { 0.0 };
-    let further = 2.0 * converted as f64 / BANDWIDTH + further as f64 * LAUNCH;
-    (cost, computed.max(cost.bytes() as f64 / BANDWIDTH) + LAUNCH + join + further)
+    (cost, computed.max(cost.bytes() as f64 / BANDWIDTH) + LAUNCH + join)
 }
 
 /// Part of an SM that a block of our kernels occupies.

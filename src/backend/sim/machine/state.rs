@@ -39,7 +39,7 @@ impl SimMachine {
             moved: _,
             queues,
             rule: _,
-            unblock: _,
+            dispatch_times: _,
             outstanding,
             parts,
             stamps,
@@ -111,7 +111,6 @@ fn state(digest: &mut Digest, state: &TaskState) {
     digest.word(placing.lane);
     digest.word(placing.queue.map_or(u64::MAX, u64::from));
     digest.duration(placing.priority.into());
-    digest.duration(placing.dispatch);
     digest.word(*open);
     digest.not_before(*ready);
     digest.size(followers.len());

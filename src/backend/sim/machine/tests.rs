@@ -12,6 +12,7 @@ const STREAMS: u32 = 4;
 fn chains(streams: u32, rounds: u32, queues: u32) -> Time {
     let mut profile = Profile::named("h200").expect("embedded");
     let set = |figure: &mut SourcedFigure, value: f64| *figure = SourcedFigure(value, "test".to_owned());
+    set(&mut profile.queues.dispatch, 100.0);
     set(&mut profile.queues.unblock, 200.0);
     let lanes: Vec<(u32, i32)> = (0..streams).map(|_| (0, 0)).collect();
     let mut machine = SimMachine::new(&profile, &lanes, vec![0], queues as usize);
@@ -20,7 +21,7 @@ fn chains(streams: u32, rounds: u32, queues: u32) -> Time {
     let gate = machine.hold(0);
     let mut last = vec![gate; streams as usize];
     for lane in (0..rounds).flat_map(|_| 0..streams) {
-        let placing = Placing { lane, queue: Some(lane % queues), priority: 0, dispatch: 100 };
+        let placing = Placing { lane, queue: Some(lane % queues), priority: 0 };
         let before = [(last[lane as usize], 0)];
         last[lane as usize] = machine.submit(Action::Run(kernel), placing, 0, before);
     }
