@@ -64,6 +64,9 @@ pub struct Profile {
     pub kernel_floor: SourcedFigure,
     /// Additional time for the first access to memory.
     pub memory_latency: SourcedFigure,
+    /// Additional time of a `memset` by the runtime.
+    #[serde(default = "SourcedFigure::none")]
+    pub memset_latency: SourcedFigure,
     /// Mean time from an instruction of a thread to its next one.
     #[serde(default = "SourcedFigure::none")]
     pub instruction_latency: SourcedFigure,
@@ -76,6 +79,9 @@ pub struct Profile {
     /// Time in which the threads of a block exchange values.
     #[serde(default = "SourcedFigure::none")]
     pub block_exchange: SourcedFigure,
+    /// Time from a block's publication of a value until another block of the launch has received it.
+    #[serde(default = "SourcedFigure::none")]
+    pub block_handoff: SourcedFigure,
     /// Time in which a compute unit starts a block.
     #[serde(default = "SourcedFigure::none")]
     pub block_start: SourcedFigure,
@@ -101,6 +107,9 @@ pub struct Profile {
     pub gap_same: SourcedFigure,
     /// Time from an operation's end to the start of one on another stream that waits for it.
     pub gap_event: SourcedFigure,
+    /// Time in which a stream executes a wait for an event that has happened; none by default.
+    #[serde(default = "SourcedFigure::none")]
+    pub gap_wait: SourcedFigure,
     /// Further time if one of the two runs on compute units and the other on a copy engine, or if they run on engines of different
     /// directions; none by default.
     #[serde(default = "SourcedFigure::none")]
@@ -354,6 +363,7 @@ impl Profile {
             ("matrix_join", &self.matrix_join),
             ("gap_same", &self.gap_same),
             ("gap_event", &self.gap_event),
+            ("gap_wait", &self.gap_wait),
             ("gap_engine", &self.gap_engine),
             ("gap_stamp", &self.gap_stamp),
             ("graph.start", &self.graph.start),

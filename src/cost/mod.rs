@@ -142,7 +142,9 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
             Task::Copy { direction: copy.direction, bytes: copy.bytes() as f64, pageable: copy.pageable }
         }
         Launch::Copy(_) | Launch::Memset { .. } => {
-            Task::Kernel { blocks: 1, share: 1, block_time: 0.0, busy, floor: profile.kernel_floor.value() + latency }
+            let further = if let Launch::Memset { .. } = launch { profile.memset_latency.value() } else { 0.0 };
+            let floor = profile.kernel_floor.value() + latency + further;
+            Task::Kernel { blocks: 1, share: 1, block_time: 0.0, busy, floor }
         }
         Launch::Peer(_) => unreachable!("a copy between ranks is one launch by itself"),
         Launch::Host { threads } => on_host(cost, *threads, profile),
@@ -285,7 +287,7 @@ fn issue_time(cost: &Cost, grid: Grid, beside: f64, profile: &Profile) -> f64 {
 }
 
 /// Time in ns of a block that has a unit to itself: its instructions, each of which waits for the one before it, and its accesses to
-/// memory and exchanges between threads, one after the other.
+/// memory, exchanges between threads and waits for other blocks, one after the other.
 fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
     let each = grid.threads.map_or(0.0, |threads| cost.instructions / (grid.blocks * threads) as f64);
     // The first access of the first blocks is part of the launch's latency.
@@ -295,6 +297,7 @@ fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
         + each * profile.instruction_latency.value()
         + (cost.waits + first) * wait
         + cost.exchanges * profile.block_exchange.value()
+        + cost.handoffs * profile.block_handoff.value()
 }
 
 /// Time in ns of the kernels that run before and after a product.

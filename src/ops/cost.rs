@@ -38,6 +38,9 @@ pub struct Cost {
     pub waits: f64,
     /// Number of exchanges of values among all threads of a block, one after the other: shuffles, shared memory and a barrier.
     pub exchanges: f64,
+    /// Number of times that a block waits for values that other blocks of its launch compute, one after the other: totals that they publish
+    /// in memory, or a barrier of a cluster.
+    pub handoffs: f64,
     /// Number of thread blocks; 0 if the operation uses no SM or compute unit.
     pub blocks: u64,
     /// Part of an SM or compute unit that a block occupies, in units of 1/32.
@@ -107,6 +110,7 @@ impl std::iter::Sum for Cost {
             sectors: a.sectors + b.sectors,
             waits: a.waits + b.waits,
             exchanges: a.exchanges + b.exchanges,
+            handoffs: a.handoffs + b.handoffs,
             blocks: a.blocks + b.blocks,
             share: a.share.max(b.share),
             matrix: a.matrix.or(b.matrix),

@@ -68,6 +68,8 @@ impl Operation for Gather {
                 + ((bytes + spec.inputs[1].bytes()) / SECTOR) as f64,
             blocks,
             share: 4,
+            // A thread loads an index, and then elements of the row that it selects.
+            waits: 1.0,
             ..Cost::default()
         }
     }

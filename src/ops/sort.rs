@@ -160,7 +160,9 @@ impl Operation for Sort {
             written: leaves(0),
             blocks: split.blocks(),
             share: share(split.threads()),
-            waits: 1.0,
+            // A thread loads one element after the other, each under a condition. Before it stores a result, it loads the element again, which
+            // no later load can precede.
+            waits: (split.each - 1 + if passes == 0 { split.each } else { 0 }) as f64,
             exchanges: f64::from(wide * (wide + 1) / 2),
             ..Cost::default()
         };

@@ -21,6 +21,7 @@ struct Costs {
     stamp: Time,
     gap_same: Time,
     gap_event: Time,
+    gap_wait: Time,
     latency: Time,
     graph_launch: Time,
     graph_branch: Time,
@@ -137,6 +138,7 @@ impl SimDriver {
                 stamp: whole(profile.host.stamp.value()),
                 gap_same: whole(profile.gap_same.value()),
                 gap_event: whole(profile.gap_event.value()),
+                gap_wait: whole(profile.gap_wait.value()),
                 latency: whole(profile.launch_latency.value()),
                 graph_launch: whole(profile.graph.launch.value()),
                 graph_branch: whole(profile.graph.launch_branch.value()),
@@ -205,6 +207,17 @@ impl SimDriver {
     /// Submits a task after the last one of its lane and after the lane's pending dependencies. Blocks while the queue
     /// is full.
     fn submit(&mut self, lane: u32, action: Action, counted: Option<(u32, [bool; 2])>) -> Result<TaskId, Box<Fault>> {
+        self.submit_after(lane, action, counted, &[])
+    }
+
+    /// As `submit`, and after the end of each of `ends`, without a gap.
+    fn submit_after(
+        &mut self,
+        lane: u32,
+        action: Action,
+        counted: Option<(u32, [bool; 2])>,
+        ends: &[TaskId],
+    ) -> Result<TaskId, Box<Fault>> {
         self.calls += 1;
         let world = self.world.clone();
         let mut state = world.lock();
@@ -214,7 +227,12 @@ impl SimDriver {
             Action::Mark(_) | Action::Meet(_) => (0, 0),
             Action::Run(_) | Action::Exchange(_) => (self.costs.gap_same, self.costs.gap_event),
         };
-        let after = last.iter().map(|&task| (task, same)).chain(waits.drain(..).map(|task| (task, event)));
+        // The lane executes its waits one after the other, also those for events that have happened.
+        let wait = self.costs.gap_wait;
+        let count = waits.len() as Time;
+        let own = last.iter().map(|&task| (task, same.max(count * wait)));
+        let others = (1..).zip(waits.drain(..)).map(|(number, task)| (task, event + (count - number) * wait));
+        let after = own.chain(others).chain(ends.iter().map(|&task| (task, 0)));
         let task = state.machine.submit(action, *placing, self.host + self.costs.latency, after);
         if let Some((lane, counted)) = counted {
             state.machine.count(task, lane, counted);
@@ -393,9 +411,9 @@ impl Driver for SimDriver {
             }
             tasks.push(task);
         }
-        self.lanes[lane as usize].2.extend(graph.last.iter().map(|&node| tasks[node as usize]));
+        let ends: Vec<TaskId> = graph.last.iter().map(|&node| tasks[node as usize]).collect();
         self.graphs[number] = graph;
-        self.submit(lane, Action::Mark(None), None)?;
+        self.submit_after(lane, Action::Mark(None), None, &ends)?;
         Ok(())
     }
 

@@ -225,6 +225,8 @@ impl SimMachine {
         let paths = Paths::new(profile, &ranks, &mut flows);
         let further_gaps =
             FurtherGaps { engine: whole(profile.gap_engine.value()), stamp: whole(profile.gap_stamp.value()) };
+        // A lane can wait for each of the others, one after the other.
+        let event = profile.gap_event.value() + profile.gap_wait.value() * lanes.len() as f64;
         SimMachine {
             now: 0,
             events: BinaryHeap::new(),
@@ -240,7 +242,7 @@ impl SimMachine {
             device_of: lanes.iter().map(|(device, _)| *device).collect(),
             capacity,
             kernel_floor: whole(profile.kernel_floor.value()),
-            longest_gap: [profile.gap_same.value(), profile.gap_event.value(), profile.graph.gap.value()]
+            longest_gap: [profile.gap_same.value(), event, profile.graph.gap.value()]
                 .map(whole)
                 .into_iter()
                 .fold(0, Time::max)

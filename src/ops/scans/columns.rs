@@ -103,9 +103,10 @@ impl Columns {
             instructions: EACH * elements + PER_PACK * elements / self.pack as f64,
             blocks: self.blocks(),
             share: share(u64::from(BLOCK)),
-            // A block exchanges the totals of its warps. One with a tile reads the totals of the tiles before it.
+            // A block exchanges the totals of its warps. One with a tile receives the totals of the tiles before it.
             exchanges: rounds as f64 + if is_whole { 0.0 } else { 2.0 },
-            waits: (rounds - 1) as f64 + if is_whole { 0.0 } else { 2.0 },
+            waits: (rounds - 1) as f64,
+            handoffs: if is_whole { 0.0 } else { 1.0 },
             ..spec.streaming_cost(elements, 1)
         };
         let clear = (!is_whole).then(|| self.look_back().totals(compute_type(spec)).clear_cost());

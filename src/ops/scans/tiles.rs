@@ -110,9 +110,9 @@ impl Tiles {
             instructions: EACH * elements + PER_PACK * elements / self.pack as f64,
             blocks: self.lines.count * self.count,
             share: share(self.threads),
-            // A block scans its rows, and the totals of its warps. It publishes its own total, and reads those of the tiles before it.
+            // A block scans its rows, and the totals of its warps. It publishes its own total, and receives those of the tiles before it.
             exchanges: self.packs as f64 + 2.0,
-            waits: 2.0,
+            handoffs: 1.0,
             ..spec.streaming_cost(elements, 1)
         };
         if self.clusters { vec![scan] } else { vec![self.published(spec).clear_cost(), scan] }
