@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::doubles::{self, RESULTS_ONLY};
-use crate::common::{constructs, effort, programs, shipped};
+use crate::common::{effort, programs, shipped};
 
 /// Time after which a run counts as hung: it is killed, and the test fails.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -121,27 +121,10 @@ pub fn all_outputs_agree(file: &str, launch: &str, printed: &str) {
     assert_eq!(words.first(), words.get(2), "{file}: {line}");
 }
 
-/// Files whose operations others have too, and which run with `AORTA_LONG` alone.
-const LONG: [&str; 13] = [
-    "activation_ckpt.aorta",
-    "compiled_regions.aorta",
-    "ddp_buckets.aorta",
-    "disaggregated.aorta",
-    "dual_batch_overlap.aorta",
-    "expert_parallel.aorta",
-    "fsdp_tp.aorta",
-    "grad_accum.aorta",
-    "graph_subgraphs.aorta",
-    "lora_switch.aorta",
-    "pipeline_1f1b.aorta",
-    "prefill_decode.aorta",
-    "transformer.aorta",
-];
-
 /// The kernels of attention and of convolutions as a compiler for an architecture with matrix units has them.
 #[test]
 fn products_in_registers_on_matrix_units() {
-    let Some(libraries) = doubles::cpu() else { return };
+    let Some(libraries) = doubles::cpu_in_turn() else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("units.aorta");
     let text = "
@@ -169,14 +152,13 @@ fn products_in_registers_on_matrix_units() {
     // Kernels that were compiled without matrix units have the same text.
     let cache = folder.path().display().to_string();
     let environment = [("HIP_DOUBLE_MATRIX", "1"), ("XDG_CACHE_HOME", &cache)];
-    verify_with(libraries, &environment, &path.display().to_string(), &[]);
+    verify_with(libraries, &environment, &path.display().to_string(), &RESULTS_ONLY);
 }
 
 #[test]
 fn every_shipped_file_agrees_with_the_cpu() {
-    let Some(libraries) = doubles::cpu() else { return };
-    let is_taken = |file: &String| effort::is_long() || !LONG.iter().any(|long| file.ends_with(long));
-    for file in constructs::covering_words(shipped::all().into_iter().filter(|file| is_taken(&file.path))) {
+    let Some(libraries) = doubles::cpu_in_turn() else { return };
+    for file in effort::chosen(shipped::all()) {
         verify(libraries, &file.path, &["--preset", "tiny", "--cycle", "2"]);
     }
 }
@@ -308,7 +290,7 @@ fn copies_to_other_processes_agree_with_the_cpu() {
 
 #[test]
 fn every_operation_agrees_with_the_cpu() {
-    let Some(libraries) = doubles::cpu() else { return };
+    let Some(libraries) = doubles::cpu_in_turn() else { return };
     // Each type takes a compilation of every kernel. The others are in `.ci/long`, and run on GPUs.
     let dtypes: &[&str] = match effort::is_long() {
         true => &["f64", "f32", "f16", "bf16"],
@@ -339,9 +321,9 @@ fn counted_rows_agree_with_the_cpu() {
 /// Shapes for which kernels are made in different ways, and the operations that gradients consist of.
 #[test]
 fn sorts_rows_and_gradients_agree_with_the_cpu() {
-    let Some(libraries) = doubles::cpu() else { return };
+    let Some(libraries) = doubles::cpu_in_turn() else { return };
     let gradients = effort::is_long().then_some(("gradients", "f32"));
-    for (file, dtype) in [("scatter", "f64"), ("rows", "bf16")].into_iter().chain(gradients) {
+    for (file, dtype) in effort::chosen([("scatter", "f64"), ("rows", "bf16")]).chain(gradients) {
         let set = format!("dtype={dtype}");
         let file = format!("tests/workloads/{file}.aorta");
         verify(libraries, &file, &[&RESULTS_ONLY[..], &["--set", &set]].concat());
@@ -531,7 +513,7 @@ fn a_call_that_never_returns_leaves_the_figures() {
 /// A dead process ends the other, which is inside a call, with its earlier measurements if there are any.
 #[test]
 fn a_process_that_is_gone_leaves_the_figures_of_the_other() {
-    let Some(libraries) = doubles::cpu() else { return };
+    let Some(libraries) = doubles::cpu_in_turn() else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (file, record) = (folder.path().join("two.aorta"), folder.path().join("record.json"));
     std::fs::write(&file, "buffer x: f32[64]\nstep { map(x * 0.5 + rank -> x) }\n").expect("a file of our own");

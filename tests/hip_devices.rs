@@ -74,7 +74,7 @@ fn queues_are_probed() {
 /// Files run on a single queue too, as streams and as a graph: nothing is queued before what it waits for.
 #[test]
 fn one_queue_is_enough() {
-    let Some(libraries) = doubles::cpu() else { return };
+    let Some(libraries) = doubles::cpu_in_turn() else { return };
     for file in chosen(["moe", "fsdp_overlap", "examples/02-two-streams.aorta", "examples/04-copies.aorta"]) {
         let exec = ["exec", file, "--preset", "tiny", "--backend", "hip", "--launch", "both", "--verify"];
         let printed = aorta(
@@ -136,6 +136,9 @@ fn a_throttled_device_is_reported() {
 /// Each operation alone, and the CPU's reference: several sessions in one process.
 #[test]
 fn speedup_and_verification_end() {
+    if !crate::common::effort::is_due() {
+        return;
+    }
     let moe = include_str!("../workloads/distributed/moe.aorta").to_owned() + "\nmetric gain = speedup\n";
     for ranks in ["1", "2"] {
         let arguments = ["--preset", "tiny", "--launch", "both", "--ranks", ranks];

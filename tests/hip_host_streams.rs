@@ -2,16 +2,17 @@
 
 use proptest::strategy::{Strategy, ValueTree};
 
-use crate::common::{doubles, programs};
+use crate::common::{doubles, effort, programs};
 use crate::hip::{run, verify, verify_with};
 use crate::host_streams;
 
 /// Every operation of host streams, on slices with gaps and on a file, with one and with several iterations under way.
 #[test]
 fn host_streams_agree_with_the_cpu() {
-    let Some(libraries) = doubles::cpu() else { return };
+    let Some(libraries) = doubles::cpu_in_turn() else { return };
     let file = "tests/workloads/host.aorta";
-    for arguments in [&["--set", "threads=1"][..], &["--set", "threads=3", "--sync", "end"], &["--ranks", "2"]] {
+    let ways = [&["--set", "threads=1"][..], &["--set", "threads=3", "--sync", "end"], &["--ranks", "2"]];
+    for arguments in effort::chosen(ways) {
         verify_with(libraries, &[("HIP_DOUBLE_DEVICES", "2")], file, arguments);
     }
 }

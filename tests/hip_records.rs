@@ -8,7 +8,7 @@ use std::path::Path;
 use aorta::measure::record::{RunRecord, Variant};
 use proptest::strategy::{Strategy, ValueTree};
 
-use crate::common::{doubles, programs};
+use crate::common::{doubles, effort, programs};
 use crate::hip::{Output, run_with};
 
 /// Runs a file as `launch`, observed by the vendor's records where they can be used. Returns what the run printed, and its
@@ -61,7 +61,7 @@ fn assert_possible(file: &str, variant: &Variant, overlapping: bool) {
 /// Every operation of these files has its records: kernels, copies, fills, products, collectives, and copies between ranks.
 #[test]
 fn operations_of_streams_are_timed_by_records() {
-    let Some(libraries) = doubles::cpu() else { return };
+    let Some(libraries) = doubles::cpu_in_turn() else { return };
     let files = [
         ("workloads/models/attention.aorta", &[][..]),
         ("workloads/latency/hetero_kernels.aorta", &[]),
@@ -71,7 +71,7 @@ fn operations_of_streams_are_timed_by_records() {
         ("workloads/training/context_parallel.aorta", &[]),
         ("workloads/training/pipeline_1f1b.aorta", &["--ranks", "2"]),
     ];
-    for (file, arguments) in files {
+    for (file, arguments) in effort::chosen(files) {
         let words = [&[file, "--preset", "tiny"], arguments].concat();
         let (printed, record) = observed(libraries, &[("HIP_DOUBLE_DEVICES", "2")], "stream", &words);
         let variant = &record.variants[0];

@@ -296,6 +296,9 @@ fn line_counter(sandbox: &Sandbox, name: &str) -> impl FnMut() -> usize {
 /// Kills sweeps sixty times, or fewer times without `AORTA_LONG`: mostly when they have just written another case, sometimes anywhere.
 #[test]
 fn kills_lose_nothing_but_the_case_under_way() {
+    if !crate::common::effort::is_due() {
+        return;
+    }
     let half = draws(30) as usize;
     std::thread::scope(|scope| {
         scope.spawn(|| kill_again_and_again(0..half));

@@ -309,6 +309,9 @@ fn large(sandbox: &Sandbox, count: usize) -> RunRecord {
 
 #[test]
 fn a_large_page_stays_small() {
+    if !crate::common::effort::is_due() {
+        return;
+    }
     let record = large(&Sandbox::new(), 100_000);
     let page = view(&[record]);
     assert!(page.len() < 1_500_000, "a page of 10⁵ operations has {} bytes", page.len());

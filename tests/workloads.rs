@@ -350,7 +350,8 @@ fn layers_gathered_ahead_hide_their_gathers() {
 
 #[test]
 fn examples_run_on_the_simulator() {
-    shipped::all().iter().filter(|file| file.path.starts_with("examples/")).for_each(simulate);
+    let files = shipped::all().into_iter().filter(|file| file.path.starts_with("examples/"));
+    effort::chosen(files).for_each(|file| simulate(&file));
 }
 
 /// Everything that a program writes on the CPU in some iterations, however it is run.
@@ -406,41 +407,42 @@ fn both_forms_of_attention_compute_the_same() {
 
 #[test]
 fn results_on_the_cpu_do_not_depend_on_streams() {
-    parallel::map(&shipped::all(), |file| check_results(file, &[]));
+    let files: Vec<Shipped> = effort::chosen(shipped::all()).collect();
+    parallel::map(&files, |file| check_results(file, &[]));
 }
 
 #[test]
 fn every_choice_computes_on_the_cpu() {
-    let copies = shipped::named("sdma_overlap");
+    let mut choices: Vec<(&str, Vec<(&str, &str)>)> = Vec::new();
+    let mut choose = |name, set: &[(&'static str, &'static str)]| choices.push((name, set.to_vec()));
     for direction in ["d2h", "h2d", "both", "peer"] {
         for via in ["dma", "kernel", "auto"] {
-            check_results(&copies, &[("direction", direction), ("via", via)]);
+            choose("sdma_overlap", &[("direction", direction), ("via", via)]);
         }
     }
     for via in ["dma", "kernel", "auto"] {
-        check_results(&shipped::named("size_sweep"), &[("via", via)]);
-        check_results(&shipped::named("engines"), &[("via", via)]);
+        choose("size_sweep", &[("via", via)]);
+        choose("engines", &[("via", via)]);
     }
-    let beside = shipped::named("comms_compute_overlap");
     for mode in ["both", "compute_only", "comms_only"] {
         for collective in ["real", "simulated"] {
-            check_results(&beside, &[("mode", mode), ("collective", collective)]);
+            choose("comms_compute_overlap", &[("mode", mode), ("collective", collective)]);
         }
     }
     for set in [("prefetch", "0"), ("prefetch", "2"), ("sharding", "none"), ("sharding", "hybrid")] {
-        check_results(&shipped::named("fsdp_overlap"), &[set]);
+        choose("fsdp_overlap", &[set]);
     }
-    check_results(&shipped::named("pipeline_1f1b"), &[("backward", "split")]);
-    check_results(&shipped::named("context_parallel"), &[("exchange", "all_to_all")]);
-    check_results(&shipped::named("prefill_decode"), &[("mode", "fused")]);
-    check_results(&shipped::named("kv_offload"), &[("via", "dma")]);
-    check_results(&shipped::named("disaggregated"), &[("transfer", "late")]);
+    choose("pipeline_1f1b", &[("backward", "split")]);
+    choose("context_parallel", &[("exchange", "all_to_all")]);
+    choose("prefill_decode", &[("mode", "fused")]);
+    choose("kv_offload", &[("via", "dma")]);
+    choose("disaggregated", &[("transfer", "late")]);
     for form in ["eager", "like_aorta"] {
-        check_results(&shipped::named("compiled_regions"), &[("form", form)]);
+        choose("compiled_regions", &[("form", form)]);
     }
-    check_results(&shipped::named("attention"), &[("form", "naive")]);
+    choose("attention", &[("form", "naive")]);
     for pass in ["forward", "backward"] {
-        check_results(&shipped::named("transformer"), &[("pass", pass), ("dtype", "f32")]);
+        choose("transformer", &[("pass", pass), ("dtype", "f32")]);
     }
     for name in [
         "graph_subgraphs",
@@ -451,11 +453,11 @@ fn every_choice_computes_on_the_cpu() {
         "rag_pipeline",
         "async_dataload",
     ] {
-        check_results(&shipped::named(name), &[("like_aorta", "true")]);
+        choose(name, &[("like_aorta", "true")]);
     }
-    check_results(&shipped::named("zero_offload"), &[("like_aorta", "true"), ("ahead", "3")]);
+    choose("zero_offload", &[("like_aorta", "true"), ("ahead", "3")]);
     for (cached, acceptance) in [("true", "0.0"), ("true", "0.99"), ("false", "0.7")] {
-        check_results(&shipped::named("speculative_decode"), &[("cached", cached), ("acceptance", acceptance)]);
+        choose("speculative_decode", &[("cached", cached), ("acceptance", acceptance)]);
     }
     let two_matrices = ("gated", "false");
     for set in [
@@ -465,11 +467,13 @@ fn every_choice_computes_on_the_cpu() {
         &[("form", "grouped"), two_matrices],
         &[("form", "like_aorta"), two_matrices],
     ] {
-        check_results(&shipped::named("moe"), set);
+        choose("moe", set);
     }
-    check_results(&shipped::named("hetero_kernels"), &[("pattern", "batched"), ("tiny_priority", "low")]);
-    check_results(&shipped::named("tiny_kernel_stress"), &[("order", "by_stream")]);
+    choose("hetero_kernels", &[("pattern", "batched"), ("tiny_priority", "low")]);
+    choose("tiny_kernel_stress", &[("order", "by_stream")]);
     for compute in ["f32", "tf32"] {
-        check_results(&shipped::named("large_gemm_only"), &[("dtype", "f32"), ("compute", compute)]);
+        choose("large_gemm_only", &[("dtype", "f32"), ("compute", compute)]);
     }
+    let choices: Vec<_> = effort::chosen(choices).collect();
+    parallel::map(&choices, |(name, set)| check_results(&shipped::named(name), set));
 }

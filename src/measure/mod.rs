@@ -17,6 +17,10 @@ mod device;
 pub mod direction;
 mod doubts;
 pub mod effect;
+#[cfg(test)]
+#[expect(dead_code, reason = "the program `suite` uses the rest")]
+#[path = "../../tests/common/effort.rs"]
+mod effort;
 mod evidence;
 pub mod expected;
 pub mod kernelbench;

@@ -165,6 +165,7 @@ fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::effort;
     use crate::measure::noise::Random;
 
     const SERIES: usize = 1000;
@@ -200,7 +201,7 @@ mod tests {
 
     #[test]
     fn noise_alone_has_one_mode() {
-        for (kind, noise) in NOISE.into_iter().enumerate() {
+        for (kind, noise) in effort::chosen((0..).zip(NOISE)) {
             for (n, most) in [(50, 0.02), (100, 0.002), (1000, 0.002)] {
                 let rate = alarms(n, noise, |series| modes(series).is_some());
                 assert!(rate <= most, "noise {kind}, {n} samples: {rate} of the alarms are false");

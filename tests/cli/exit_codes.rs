@@ -376,6 +376,9 @@ fn a_second_interrupt_ends_the_run_at_once() {
 /// After Ctrl-C the user does not wait for a long list without figures.
 #[test]
 fn an_interrupted_run_lists_no_operation_of_very_many() {
+    if !crate::common::effort::is_due() {
+        return;
+    }
     if !times_are_told() {
         return;
     }
@@ -444,6 +447,9 @@ fn a_time_without_a_unit_is_no_timeout() {
 /// The second run of a failed command, which looks for the failing operation.
 #[test]
 fn a_run_that_looks_for_a_failure_says_what_it_finds() {
+    if !crate::common::effort::is_due() {
+        return;
+    }
     let sandbox = Sandbox::new();
     sandbox.write("slow.aorta", SLOW);
     sandbox.write("good.aorta", "buffer x: f32[4]\nstep { map(x + 1 -> x) }");

@@ -32,6 +32,9 @@ fn report(sandbox: &Sandbox, files: &str) -> String {
 
 #[test]
 fn partitions_of_a_sweep_are_the_whole() {
+    if !crate::common::effort::is_due() {
+        return;
+    }
     let sandbox = Sandbox::new();
     sandbox.good(&words(&format!("{SWEEP} --json whole.jsonl")));
     for count in [1, 2, 4, 7] {

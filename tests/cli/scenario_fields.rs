@@ -6,6 +6,7 @@ use aorta::config::{FIELDS, OPTIONS_WITHOUT_FIELD};
 use serde_json::Value;
 
 use super::sandbox::Sandbox;
+use crate::common::effort;
 
 /// Options that users do not see, or that run nothing.
 const WITHOUT: [&str; 6] = ["help", "ranges", "env-is-set", "until-input-ends", "blocks", "diagnose"];
@@ -112,7 +113,7 @@ fn fields_of_a_run_do_what_their_options_do() {
     sandbox.write("work.aorta", LAYER);
     sandbox.write("mine.ron", "(devices: [\"any\"], sources: {}, ranges: [])");
     let plain = said(&sandbox, "work.aorta", "");
-    for (field, options, is_seen) in OF_EXEC {
+    for (field, options, is_seen) in effort::chosen(OF_EXEC) {
         write(&sandbox, field);
         let shown = sandbox.good(&["check", "with.ron"]);
         assert!(shown.contains(options), "{field} is not in\n{shown}");
@@ -187,7 +188,7 @@ fn fields_of_a_sweep_and_a_comparison_do_what_their_options_do() {
     }
     let sandbox = Sandbox::new();
     sandbox.write("work.aorta", PARTS);
-    for (command, field, both, option) in cases {
+    for (command, field, both, option) in effort::chosen(cases) {
         let base = if command == "sweep" { SWEEP } else { AB };
         write(&sandbox, base);
         let plain = printed(&sandbox, command, "with.ron", both);

@@ -32,6 +32,9 @@ const AXES: [&str; 10] = [
 
 #[test]
 fn the_best_of_a_space_is_found() {
+    if !crate::common::effort::is_due() {
+        return;
+    }
     let sandbox = Sandbox::new();
     sandbox.write("parts.aorta", PARTS);
     let axes: &[&str] = &AXES;

@@ -71,7 +71,9 @@ fn figures_of_a_sweep_come_as_cases_end() {
 #[test]
 fn figures_of_a_suite_come_as_cases_end() {
     let sandbox = Sandbox::new();
-    let suite = ["suite", "smoke", "--backend", "sim"];
+    let cases = ["moe", "attention", "all_reduce"].map(|name| format!("(workload: \"{name}\", preset: \"tiny\")"));
+    sandbox.write("three.ron", format!("(description: \"three workloads\", cases: [{}])", cases.join(", ")));
+    let suite = ["suite", "three.ron", "--backend", "sim"];
     let Some(text) = on_terminal(&sandbox, 80, true, &suite) else { return };
     places(&text, &["1 of ", ": ", "2 of ", "3 of "]);
 }
@@ -106,6 +108,9 @@ fn is_kept(line: &str, columns: usize) -> bool {
 
 #[test]
 fn text_fits_the_window_and_has_no_colours() {
+    if !crate::common::effort::is_due() {
+        return;
+    }
     let sandbox = Sandbox::new();
     sandbox.write("product.aorta", FILE);
     sandbox.write("wrong.aorta", FILE.replace("gemm", "gemn"));

@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 
 use aorta::model::{OpKind, Program};
-use aorta::ops::{CATALOGUE, Operation};
+use aorta::ops::Operation;
 use aorta::syntax::ast::{BinaryOp, ExprKind};
 use aorta::syntax::{Ast, DECLARATIONS, RESERVED, STATEMENTS, walk};
-
-use super::shipped::Shipped;
 
 /// `use`, which is replaced by what it brings before the analysis.
 const LATER: [&str; 1] = ["use"];
@@ -65,18 +63,6 @@ impl Constructs {
         ]
         .concat()
     }
-}
-
-/// Files that together have every word of the language and every operation and option of any of them, and a third of the others.
-pub fn covering_words(files: impl Iterator<Item = Shipped>) -> Vec<Shipped> {
-    let options = CATALOGUE.iter().flat_map(|operation| operation.signature().options).map(|option| option.name);
-    let names = CATALOGUE.iter().map(|operation| operation.name());
-    let known: Vec<&str> = options.chain(names).chain(DECLARATIONS).chain(STATEMENTS).chain(RESERVED).collect();
-    super::effort::covering(files, 3, |file| {
-        let mut constructs = Constructs::default();
-        constructs.add(&file.text, &file.ast());
-        known.iter().copied().filter(|word| constructs.words.contains(*word)).collect()
-    })
 }
 
 /// The words of a text outside of comments; a name with dots or a unit with a slash gives several.

@@ -32,6 +32,12 @@ pub fn cpu() -> Option<&'static Path> {
     }))
 }
 
+/// As [`cpu`], for a test that takes long; `None` also if a plain `cargo test` leaves it out ([`super::effort::is_due`]).
+#[track_caller]
+pub fn cpu_in_turn() -> Option<&'static Path> {
+    if super::effort::is_due() { cpu() } else { None }
+}
+
 /// The folder of the double that forwards to NVIDIA's libraries, which are not needed to build it; `None` with a
 /// message if it cannot be built.
 pub fn forward() -> Option<&'static Path> {

@@ -1,8 +1,11 @@
 //! Share of their cases that tests take: all of them with `AORTA_LONG`, a sixth in `.ci/run`, which sets `CI`, and a twelfth in a plain
-//! `cargo test`. Successive revisions take different cases of a list, so that CI takes each of them every sixth time.
+//! `cargo test`, which also leaves out most tests that take long. Successive revisions take different cases of a list, so that CI takes each
+//! of them every sixth time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::env;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::Location;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -20,6 +23,25 @@ pub fn is_long() -> bool {
 /// False in a plain `cargo test`.
 pub fn is_full() -> bool {
     is_long() || env::var_os("CI").is_some()
+}
+
+/// True if the command names tests.
+pub fn is_named() -> bool {
+    env::args().skip(1).any(|argument| !argument.starts_with('-'))
+}
+
+/// False in a plain `cargo test` for eleven of twelve revisions, others for each place that asks. It is for tests that take long and have no
+/// list of cases. A command that names tests runs them.
+#[track_caller]
+pub fn is_due() -> bool {
+    let place = Location::caller();
+    let mut hasher = DefaultHasher::new();
+    (place.file(), place.line()).hash(&mut hasher);
+    let is_due = is_full() || is_named() || (hasher.finish() as usize % TWELFTH + turn()).is_multiple_of(TWELFTH);
+    if !is_due {
+        println!("skipped: `cargo test` takes this test in one of {TWELFTH} revisions, and if it is named");
+    }
+    is_due
 }
 
 /// Number of cases of which one is taken.
@@ -43,17 +65,53 @@ pub fn chosen<T>(all: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
     all.into_iter().skip(turn() % step).step_by(step)
 }
 
-/// The members that have a feature which no member before them has, and one of `share` others, in their order. With `AORTA_LONG`,
-/// all members.
+/// Members that together have every feature, and one of `share` others, in their order. With `AORTA_LONG`, all members.
 pub fn covering<T, F: Ord>(all: impl IntoIterator<Item = T>, share: usize, features: impl Fn(&T) -> Vec<F>) -> Vec<T> {
-    let (mut seen, mut others) = (BTreeSet::new(), turn());
-    let mut is_taken = |one: &T| {
-        let before = seen.len();
-        seen.extend(features(one));
-        others += usize::from(seen.len() == before);
-        is_long() || seen.len() > before || others.is_multiple_of(share)
+    let all: Vec<T> = all.into_iter().collect();
+    if is_long() {
+        return all;
+    }
+    let mut numbers = BTreeMap::new();
+    let numbered = |one| {
+        let number = |feature| {
+            let next = numbers.len();
+            *numbers.entry(feature).or_insert(next)
+        };
+        let mut found: Vec<usize> = features(one).into_iter().map(number).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
     };
-    all.into_iter().filter(|one| is_taken(one)).collect()
+    let features: Vec<Vec<usize>> = all.iter().map(numbered).collect();
+    let (mut others, covers) = (turn(), cover(&features, numbers.len()));
+    let mut is_taken = |place: usize| {
+        others += usize::from(!covers[place]);
+        covers[place] || others.is_multiple_of(share)
+    };
+    all.into_iter().enumerate().filter(|(place, _)| is_taken(*place)).map(|(_, one)| one).collect()
+}
+
+/// Whether each member is needed, given the numbers of its features, which are below `count`: the member with the most features that
+/// none before it has, until every feature is there. Of members with equally many, successive revisions take different ones.
+fn cover(features: &[Vec<usize>], count: usize) -> Vec<bool> {
+    let (mut seen, mut covers) = (vec![false; count], vec![false; features.len()]);
+    let turn = turn();
+    let gain = |seen: &[bool], place: usize| {
+        let new = features[place].iter().filter(|&&feature| !seen[feature]).count();
+        (new, (place + turn) % features.len())
+    };
+    // What a member adds shrinks with each that is taken, so that the one in front is the best if it still adds that much.
+    let mut ranked: BinaryHeap<_> = (0..features.len()).map(|place| (gain(&seen, place), place)).collect();
+    while let Some((before, place)) = ranked.pop() {
+        let now = gain(&seen, place);
+        if now.0 > 0 && now == before {
+            covers[place] = true;
+            features[place].iter().for_each(|&feature| seen[feature] = true);
+        } else if now.0 > 0 {
+            ranked.push((now, place));
+        }
+    }
+    covers
 }
 
 /// Number that selects cases: `AORTA_TURN`, or the number of revisions up to this one, or 0 outside of a repository. Prints it, so that a

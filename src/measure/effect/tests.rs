@@ -3,6 +3,7 @@
 //! Series are seeded, so the shares are the same on every machine. The book quotes them.
 
 use super::*;
+use crate::measure::effort;
 use crate::measure::noise::Random;
 
 use Direction::{HigherIsBetter, LowerIsBetter};
@@ -88,7 +89,7 @@ const TIMES: usize = 400;
 fn a_run_against_itself_raises_few_false_alarms() {
     // Noise of the simulator, of a quiet GPU, of a shared GPU, and of a very noisy one; without and with
     // autocorrelation.
-    for noise in [0.005, 0.02, 0.2, 0.5] {
+    for noise in effort::chosen([0.005, 0.02, 0.2, 0.5]) {
         for (n, memory) in [(30, 0.0), (100, 0.0), (100, 0.5), (200, 0.8)] {
             let mut random = Random(n as u64);
             let tally = Tally::of(TIMES, 1.0, || {

@@ -1,6 +1,7 @@
 //! Verdicts of comparisons on simulated machines with a known effect. The book quotes these figures.
 
 use super::*;
+use crate::measure::effort;
 use crate::measure::noise::Random;
 
 /// The page that quotes these figures.
@@ -76,7 +77,7 @@ fn differs(paired: &Paired) -> bool {
 /// The threshold is 0, so the interval alone must limit false alarms.
 #[test]
 fn a_side_compared_with_itself_seldom_differs() {
-    for (name, machine) in MACHINES {
+    for (name, machine) in effort::chosen(MACHINES) {
         let rates = [8, 16].map(|rounds| {
             let rate = share(MANY, machine, rounds, 1.0, 0.0, differs);
             // The estimate of a share from 2000 comparisons is uncertain by one hundredth.
@@ -90,7 +91,7 @@ fn a_side_compared_with_itself_seldom_differs() {
 
 #[test]
 fn the_interval_contains_the_effect() {
-    for (name, machine) in MACHINES {
+    for (name, machine) in effort::chosen(MACHINES) {
         let held = share(SOME, machine, 16, 1.1, 0.03, |paired| {
             paired.interval.is_some_and(|(low, high)| (low..=high).contains(&1.1))
         });
