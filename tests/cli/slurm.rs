@@ -29,7 +29,7 @@ mv slurm-$job.out killed.out
 
 node gpu02
 await 600 idle
-export MORE="--backend host --iterations 400" # long enough that the node dies during a case
+export MORE="--backend host --iterations 1500" # long enough that the node dies during a case
 job=$(sbatch --parsable --exclusive sweep.sbatch)
 part() { squeue --noheader --job $job --states R --format '%K %N' | sed -n 's/ gpu02$//p'; }
 begun() { [ -n "$(part)" ] && [ "$(wc -l < cases-$(part).jsonl)" -gt 1 ]; }
