@@ -31,6 +31,7 @@ mod load;
 mod misnamed;
 mod modules;
 mod new;
+mod numbers;
 mod other_tools;
 mod output;
 mod outputs;
@@ -50,7 +51,6 @@ mod suite;
 mod sweep;
 mod view;
 
-use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -221,7 +221,7 @@ pub fn run() -> ExitCode {
                 error.remove(ContextKind::SuggestedSubcommand);
                 error.remove(ContextKind::SuggestedValue);
             }
-            let text = parse_error_text(&error);
+            let text = numbers::parse_error_text(&error);
             if error.use_stderr() {
                 output::eprint(&(text + &tip.unwrap_or_default()));
                 return ExitCode::from(2);
@@ -269,27 +269,6 @@ pub fn run() -> ExitCode {
             ExitCode::from(error.code())
         }
     }
-}
-
-/// The message for a value that is no whole number.
-const NO_NUMBER: &str = "a whole number is expected";
-
-/// The message of an error in the arguments, in which the parser's words for a value that is no number are replaced by what is expected.
-fn parse_error_text(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    let Some(source) = std::error::Error::source(error) else { return text };
-    let expected = if let Some(source) = source.downcast_ref::<ParseIntError>() {
-        match source.kind() {
-            IntErrorKind::PosOverflow => "the number is too large",
-            IntErrorKind::NegOverflow => "the number is too small",
-            _ => NO_NUMBER,
-        }
-    } else if source.is::<ParseFloatError>() {
-        "a number is expected"
-    } else {
-        return text;
-    };
-    text.replace(&source.to_string(), expected)
 }
 
 /// The exit code of a command that has ended with `code`. Lost output turns success into a failure.

@@ -9,6 +9,7 @@ use crate::base::{shell, suggest};
 use crate::config::Settings;
 use crate::syntax;
 
+use super::numbers::whole_number;
 use super::{Cli, library, load, sweep};
 
 /// Commands of other tools, with the command here that does the same.
@@ -321,17 +322,6 @@ fn instead(argument: &str, value: &str) -> Option<String> {
         _ => return None,
     };
     Some(tip.to_owned())
-}
-
-/// The tip for an option that takes a whole number; `None` for other options.
-pub(super) fn whole_number(argument: &str) -> Option<String> {
-    let count = match argument {
-        "--iterations" => 100,
-        "--warmup" => 10,
-        "--ranks" | "--emulate" | "--streams" => 4,
-        _ => return None,
-    };
-    Some(format!("it takes a whole number, such as `{argument} {count}`"))
 }
 
 /// The command that the words call, and the file that they name, as far as they can be parsed. `None` without a command.

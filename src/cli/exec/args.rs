@@ -12,9 +12,10 @@ use crate::config::{
 
 use crate::cli::error::InputError;
 use crate::cli::expected::ExpectedArgs;
+use crate::cli::numbers::{NO_NUMBER, parse_error_text, whole_number};
 use crate::cli::outputs::RunOutputs;
 use crate::cli::profile::RangesArg;
-use crate::cli::{ConfigArgs, NO_NUMBER, WorkloadArgs, other_tools, parse_error_text};
+use crate::cli::{ConfigArgs, WorkloadArgs};
 
 const AFTER_HELP: &str = "\
 Several processes: `torchrun --nproc-per-node 2 --no-python aorta exec FILE`, and `mpirun` and `srun` \
@@ -287,7 +288,7 @@ pub fn parsed<A: Args>(name: &'static str, words: &[String]) -> Result<A, Argume
             Some((first, _)) if option.starts_with("--") && !first.is_empty() => {
                 format!("a run has one value: `{option} {first}`; `aorta sweep FILE` runs each value of a list")
             }
-            _ => other_tools::whole_number(option)
+            _ => whole_number(option)
                 .filter(|_| why.ends_with(NO_NUMBER))
                 .unwrap_or_else(|| format!("{tip}`aorta {name} --help` says what each option takes")),
         };

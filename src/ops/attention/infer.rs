@@ -189,8 +189,7 @@ impl Call<'_> {
             let other = &self.inputs[index].tensor;
             let found = |text: String| format!("these {name} {text}");
             if other.dtype != q.dtype {
-                let help =
-                    format!("queries, keys and values need the same element type: {}", self.cast_to(q.dtype));
+                let help = format!("queries, keys and values need the same element type: {}", self.cast_to(q.dtype));
                 return Err(self.differs(
                     0,
                     format!("this is {}", q.dtype),
