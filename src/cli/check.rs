@@ -7,7 +7,7 @@ use clap::Args;
 use miette::Diagnostic;
 
 use crate::base::{counted, shell, visible};
-use crate::compile::{BoxedDiagnostic, RankCount, boxed};
+use crate::compile::{BoxedDiagnostic, Compiled, RankCount, boxed};
 use crate::config::{Expected, RonKind, Scenario, Settings};
 use crate::ops::user_kernel;
 use crate::plan::RankPlan;
@@ -118,8 +118,9 @@ pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Res
     }
     let loaded = exec::compile(&settled, &settings)?;
     exec::check_scenario(file, &settled, &loaded)?;
+    let topology = Topology::of(&backends::profile(&settings)?);
     rows.push(("workload", format!("{} ({})", loaded.origin, loaded.compiled.name)));
-    rows.push(("has", summary(&loaded.compiled.ranks)));
+    rows.push(("has", summary(&loaded.compiled, topology)));
     let kernels = loaded.compiled.program().specs.iter().filter_map(user_kernel).map(|kernel| kernel.name.to_string());
     let kernels: Vec<String> = kernels.collect::<BTreeSet<_>>().into_iter().collect();
     if !kernels.is_empty() {
@@ -204,19 +205,26 @@ fn check_world(
         diagnostics::show(lints.iter().map(|one| one.as_ref() as &dyn Diagnostic), &loaded.compiled.sources, how);
     }
     if how == DiagnosticsArg::Text {
-        output::print(&format!("{}: good: {}\n", loaded.compiled.name, summary(&loaded.compiled.ranks)));
+        output::print(&format!("{}: good: {}\n", loaded.compiled.name, summary(&loaded.compiled, topology)));
     }
     Ok(diagnostics::warnings(&lints))
 }
 
-/// Summarizes the programs, such as `3 operations on 2 streams`; for several ranks, the minimum and the maximum.
-fn summary(ranks: &[RankPlan]) -> String {
+/// Summarizes the programs, such as `3 operations on 2 streams`; for several ranks, the minimum and the maximum. Streams are real ones,
+/// whose number `--streams` can limit.
+fn summary(compiled: &Compiled, topology: Topology) -> String {
+    let ranks = &compiled.ranks;
+    let real = compiled.place(&ranks[0], topology).lanes.len();
     let operations = |rank: &RankPlan| rank.program.cycle.iter().map(|step| step.ops.len()).sum::<usize>();
     let most = ranks.iter().map(operations).max().unwrap_or(0);
     let fewest = ranks.iter().map(operations).min().unwrap_or(0);
     let from = if fewest < most { format!("{fewest} to ") } else { String::new() };
     let program = &ranks[0].program;
-    let mut on = format!("{from}{} on {}", counted(most, "operation"), counted(program.streams.len(), "stream"));
+    let declared = program.streams.len();
+    let mut on = format!("{from}{} on {}", counted(most, "operation"), counted(real, "stream"));
+    if real < declared {
+        on += &format!(" for {declared} declared");
+    }
     if ranks.len() > 1 {
         on += &format!(" on each of {} ranks", ranks.len());
     }

@@ -31,6 +31,7 @@ mod load;
 mod misnamed;
 mod modules;
 mod new;
+mod numbers;
 mod other_tools;
 mod output;
 mod outputs;
@@ -220,7 +221,7 @@ pub fn run() -> ExitCode {
                 error.remove(ContextKind::SuggestedSubcommand);
                 error.remove(ContextKind::SuggestedValue);
             }
-            let text = error.render().to_string();
+            let text = numbers::parse_error_text(&error);
             if error.use_stderr() {
                 output::eprint(&(text + &tip.unwrap_or_default()));
                 return ExitCode::from(2);

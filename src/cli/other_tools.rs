@@ -9,6 +9,7 @@ use crate::base::{shell, suggest};
 use crate::config::Settings;
 use crate::syntax;
 
+use super::numbers::whole_number;
 use super::{Cli, library, load, sweep};
 
 /// Commands of other tools, with the command here that does the same.
@@ -26,7 +27,7 @@ const OTHER_COMMANDS: [(&[&str], &str); 10] = [
 ];
 
 /// Options of other tools, without their dashes, with the option here that does the same. A word in capitals is the value.
-const OTHER_OPTIONS: [(&[&str], &str); 14] = [
+const OTHER_OPTIONS: [(&[&str], &str); 15] = [
     (
         &[
             "iters",
@@ -75,6 +76,8 @@ const OTHER_OPTIONS: [(&[&str], &str); 14] = [
     (&["param", "parameter", "var", "define", "arg", "D", "p"], "--set NAME=VALUE"),
     (&["validate", "check", "correctness", "compare", "c"], "--verify"),
     (&["out", "outfile", "output-file", "log", "save", "export", "o"], "--json PATH"),
+    // Commands whose only output is a page.
+    (&["html"], "--output PATH"),
     (&["nstreams", "num-streams", "n-streams", "queues"], "--streams N"),
 ];
 
@@ -118,6 +121,9 @@ pub(super) fn tip(error: &clap::Error, words: &[String]) -> Option<String> {
     let (argument, value) = (context(ContextKind::InvalidArg), context(ContextKind::InvalidValue));
     if error.kind() == ErrorKind::UnknownArgument && !argument.starts_with('-') {
         return stray(argument, words);
+    }
+    if error.kind() == ErrorKind::UnknownArgument && argument.parse::<f64>().is_ok() {
+        return negative(argument, words);
     }
     let argument = argument.split([' ', '=']).next()?;
     match error.kind() {
@@ -197,7 +203,9 @@ fn option(argument: &str, words: &[String]) -> Option<String> {
             Some(value) => shell::command([option, value]),
             None => (*instead).to_owned(),
         };
-        return known(option).then(|| format!("did you mean `{typed}`?"));
+        if known(option) {
+            return Some(format!("did you mean `{typed}`?"));
+        }
     }
     let other_way =
         OTHER_WAYS.iter().find(|(others, _)| others.contains(&name.as_str())).map(|(_, way)| (*way).to_owned());
@@ -223,6 +231,13 @@ fn of_another_command(name: &str) -> Option<String> {
         all.get_subcommands().filter(has).map(|command| format!("aorta {}", command.get_name())).collect();
     let names: Vec<&str> = commands.iter().map(String::as_str).collect();
     (!names.is_empty()).then(|| format!("`--{name}` is an option of {}", suggest::listed(&names)))
+}
+
+/// The tip for a negative number behind an option, such as `--streams -1`.
+fn negative(number: &str, words: &[String]) -> Option<String> {
+    let at = words.iter().position(|word| word == number)?;
+    let option = words.get(at.checked_sub(1)?).filter(|word| word.starts_with("--"))?;
+    whole_number(option).or_else(|| Some(format!("`{option}` takes no negative number")))
 }
 
 /// The tip for a word that belongs to no option: a pair without its option or with spaces, or values with spaces between them.
@@ -307,17 +322,6 @@ fn instead(argument: &str, value: &str) -> Option<String> {
         _ => return None,
     };
     Some(tip.to_owned())
-}
-
-/// The tip for an option that takes a whole number; `None` for other options.
-fn whole_number(argument: &str) -> Option<String> {
-    let count = match argument {
-        "--iterations" => 100,
-        "--warmup" => 10,
-        "--ranks" | "--emulate" | "--streams" => 4,
-        _ => return None,
-    };
-    Some(format!("it takes a whole number, such as `{argument} {count}`"))
 }
 
 /// The command that the words call, and the file that they name, as far as they can be parsed. `None` without a command.

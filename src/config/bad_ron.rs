@@ -45,7 +45,12 @@ pub(super) fn bad_ron(
         true => field.map(|field| format!("add quotes: `{field}: \"{shown}\"`")),
         false => near.or_else(|| corrected(error, field, shown)),
     };
-    let help = correction.unwrap_or_else(|| help.to_owned());
+    let is_empty = shown.is_empty() && matches!(error, Error::ExpectedNamedStructLike(_) | Error::ExpectedStructLike);
+    let help = match correction {
+        Some(correction) => correction,
+        None if is_empty => format!("write `()` where no field is meant; {help}"),
+        None => help.to_owned(),
+    };
     (ConfigError::BadRon { message, help }, label)
 }
 
@@ -129,11 +134,20 @@ fn rebracketed(error: &Error, field: &str, value: &str) -> Option<String> {
             Some(format!("write `{field}: ({})`", inner()?))
         }
         Error::ExpectedNamedStructLike(SPAN) if !is_group => {
-            Some(format!("write `{field}: (from: {value})` or `{field}: (to: {value})`"))
+            let quoted = value.starts_with('"');
+            let bound = |text: &str| if quoted { format!("\"{text}\"") } else { text.to_owned() };
+            Some(match value.trim_matches('"').split_once("..") {
+                Some(("", to)) => format!("write `{field}: (to: {})`", bound(to.trim_start_matches('='))),
+                Some((from, "")) => format!("write `{field}: (from: {})`", bound(from)),
+                Some((from, to)) => {
+                    format!("write `{field}: (from: {}, to: {})`", bound(from), bound(to.trim_start_matches('=')))
+                }
+                None => format!("write `{field}: (from: {value})` or `{field}: (to: {value})`"),
+            })
         }
-        Error::ExpectedInteger if open == '[' && WITH_LISTS.contains(&field) => {
-            Some(format!("several values are an axis of a sweep: `axes: {{{field}: {value}}}`"))
-        }
+        Error::ExpectedInteger if open == '[' && WITH_LISTS.contains(&field) => Some(format!(
+            "several values are an axis of a sweep: `axes: {{{field}: {value}}}` of a scenario; a suite has a case for each"
+        )),
         Error::ExpectedBoolean => match value {
             "yes" | "on" | "1" | "True" => Some(format!("write `{field}: true`")),
             "no" | "off" | "0" | "False" => Some(format!("write `{field}: false`")),
@@ -199,7 +213,8 @@ pub(super) fn explain(error: &Error) -> String {
         ExpectedStructLikeEnd => "a `,` or the `)` of these fields is expected".to_owned(),
         ExpectedMapColon => "a `:` is expected between a name and its value".to_owned(),
         ExpectedString => "a text in quotes is expected, such as \"4\" or \"60s\"".to_owned(),
-        ExpectedInteger | InvalidIntegerDigit { .. } | IntegerOutOfBounds => "a whole number is expected".to_owned(),
+        ExpectedInteger | InvalidIntegerDigit { .. } => "a whole number is expected".to_owned(),
+        IntegerOutOfBounds => "a whole number is expected, which is not negative and not too large".to_owned(),
         ExpectedFloat => "a number is expected".to_owned(),
         ExpectedBoolean => "`true` or `false` is expected".to_owned(),
         ExpectedUnit | ExpectedIdentifier => "a word without quotes is expected".to_owned(),

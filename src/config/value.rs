@@ -135,7 +135,7 @@ impl SettingValue for Nanos {
     type Repr = String;
 
     fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Nanos, InvalidValue> {
-        measured(written, Dimension::TIME, i64::MAX as f64, "a time has its unit").map(|time| Nanos(time as i64))
+        measured(written, Dimension::TIME, i64::MAX as f64, "a time", "60s or 1.5ms").map(|time| Nanos(time as i64))
     }
 
     fn text(&self) -> String {
@@ -147,7 +147,8 @@ impl SettingValue for Bytes {
     type Repr = String;
 
     fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Bytes, InvalidValue> {
-        measured(written, Dimension::BYTES, u64::MAX as f64, "a size has its unit").map(|bytes| Bytes(bytes as u64))
+        measured(written, Dimension::BYTES, u64::MAX as f64, "a size", "80GiB or 1.5TiB")
+            .map(|bytes| Bytes(bytes as u64))
     }
 
     fn text(&self) -> String {
@@ -155,11 +156,15 @@ impl SettingValue for Bytes {
     }
 }
 
-/// A number with a unit, in base units, at least 1 and less than `end`. `no_unit` is the message for text without a
-/// unit.
-fn measured(text: String, dimension: Dimension, end: f64, no_unit: &str) -> Result<f64, InvalidValue> {
+/// A number with a unit, in base units, at least 1 and less than `end`. `what` is the quantity, and `examples` are texts of it, for
+/// messages.
+fn measured(text: String, dimension: Dimension, end: f64, what: &str, examples: &str) -> Result<f64, InvalidValue> {
     match quantity(&text, dimension) {
-        None => Err(InvalidValue::new(text, no_unit)),
+        None if text.contains(|c: char| c.is_alphabetic() || c == '-') => Err(InvalidValue::new(
+            text,
+            &format!("{what} is a positive number in digits and its unit, such as {examples}"),
+        )),
+        None => Err(InvalidValue::new(text, &format!("{what} has its unit"))),
         Some(value) if value < 1.0 => Err(InvalidValue::new(text, "it is too small")),
         Some(value) if value >= end => Err(InvalidValue::new(text, "it is too large")),
         Some(value) => Ok(value),

@@ -258,7 +258,10 @@ fn broken(record: &RunRecord) -> Option<String> {
     }
     let mut expectations = record.variants.iter().flat_map(|variant| &variant.expectations);
     let failed = expectations.find(|expectation| expectation.verdict == "failed")?;
-    Some(failed.text.clone())
+    Some(match &failed.why {
+        Some(why) => format!("{}: no value, since {why}", failed.text),
+        None => failed.text.clone(),
+    })
 }
 
 /// The contents of a file of cases.

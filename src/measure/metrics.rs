@@ -158,7 +158,11 @@ impl SampleSeries {
         };
         let needs = |percent: f64| {
             let wanted = samples_for(percent);
-            format!("`{}` needs {wanted} samples, and there are {}", statistic.name(), summary.n)
+            format!(
+                "`{}` needs {wanted} samples, and there are {}: `--iterations N` takes more",
+                statistic.name(),
+                summary.n
+            )
         };
         match statistic {
             Statistic::Mean => Ok(summary.mean),
@@ -342,18 +346,22 @@ impl Evidence<'_> {
         (value.is_ok() || self.has_operations(expr)).then_some(value)
     }
 
-    /// Returns the verdict on an expectation: `failed` if a figure in it does not exist, but `None` if that is because this
-    /// rank has no operation of a set in it.
-    pub fn verdict(&self, expectation: &Expectation) -> Option<&'static str> {
+    /// Returns the verdict on an expectation: `failed` with the reason if a figure in it does not exist, but `None` if that is because
+    /// this rank has no operation of a set in it.
+    pub fn verdict(&self, expectation: &Expectation) -> Option<(&'static str, Option<String>)> {
         let truth = |expr: &FigureExpr| Some(self.on_this_rank(expr)?.map(|value| value != 0.0));
         if let Some(when) = &expectation.when {
             match truth(when)? {
                 Ok(true) => {}
-                Ok(false) => return Some("skipped"),
-                Err(_) => return Some("failed"),
+                Ok(false) => return Some(("skipped", None)),
+                Err(why) => return Some(("failed", Some(why))),
             }
         }
-        Some(if truth(&expectation.condition)? == Ok(true) { "held" } else { "failed" })
+        Some(match truth(&expectation.condition)? {
+            Ok(true) => ("held", None),
+            Ok(false) => ("failed", None),
+            Err(why) => ("failed", Some(why)),
+        })
     }
 
     /// Value of each metric in each slot; empty for a metric that cannot differ between slots.

@@ -414,6 +414,9 @@ pub struct ExpectationRecord {
     pub place: String,
     /// `held`, `failed`, or `skipped` if its `when` condition is false.
     pub verdict: String,
+    /// The reason why a figure of a failed expectation has no value; `None` if all have one, and in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// A metric with its normal range on devices of this model.

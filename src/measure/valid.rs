@@ -27,6 +27,9 @@ impl RunRecord {
         struct Head {
             schema: Option<String>,
         }
+        if text.trim().is_empty() {
+            return Err("it is empty".to_owned());
+        }
         let head: Head = json::read(text.as_bytes()).map_err(|error| format!("it is no JSON of a run: {error}"))?;
         match head.schema.as_deref() {
             Some(SCHEMA) => {

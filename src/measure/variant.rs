@@ -333,14 +333,14 @@ fn expectations(request: &Request, evidence: &[Evidence]) -> Vec<ExpectationReco
         let (text, place) = (request.sources.one_line(declared.span), request.sources.place(declared.span));
         let of_rank =
             |evidence: &Evidence| evidence.program.expectations.get(index).and_then(|own| evidence.verdict(own));
-        let order = |verdict: &&str| match *verdict {
+        let order = |(verdict, _): &(&str, Option<String>)| match *verdict {
             "failed" => 0,
             "held" => 1,
             _ => 2,
         };
-        // If no rank has the operations, the expectation fails.
-        let verdict = evidence.iter().filter_map(of_rank).min_by_key(order).unwrap_or("failed");
-        ExpectationRecord { text, place, verdict: verdict.to_owned() }
+        let nowhere = || ("failed", Some("no rank has operations of it".to_owned()));
+        let (verdict, why) = evidence.iter().filter_map(of_rank).min_by_key(order).unwrap_or_else(nowhere);
+        ExpectationRecord { text, place, verdict: verdict.to_owned(), why }
     });
     each.collect()
 }

@@ -41,7 +41,11 @@ const MOSTLY: f64 = 0.5;
 
 /// Mean gap on the chain up to which a gap is an ordinary one between dependent operations: on an H100, `queue_switch` observes 2.8 µs
 /// on a stream and 3.4 µs between streams. Operations that find no free units wait longer.
-const ORDINARY_GAP: Nanos = Nanos(5_000);
+const ORDINARY_GAP: Nanos = Nanos(4_000);
+
+/// Mean time from the start of one operation to that of the next, over all streams, up to which the device's front end limits them: an
+/// H100 starts a tiny kernel every 0.4 µs on 32 streams, and every 1.05 µs on 8.
+const START_INTERVAL: Nanos = Nanos(1_100);
 
 /// Descriptions of gaps of the chain.
 const BETWEEN: &str = "the time between one operation and the next";
@@ -51,6 +55,10 @@ const AT_ENDS: &str = "the time before its first and after its last operation";
 const NO_FREE_UNITS: &str = "an operation that finds no free units starts when others end: give its stream a higher `priority`, \
                              launch it before the others, or give each fewer blocks; if operations are short, the device starts \
                              them one after the other: `--launch graph` or `--fuse`";
+
+/// Remedy for operations that are so short that the device cannot start them fast enough.
+const FEWER_STARTS: &str = "more streams do not help: fewer and larger operations start less often, `--fuse` merges chains of them, and a \
+                            graph starts them faster, `--launch graph`";
 
 /// Remedy for operations of host streams.
 pub const ON_CPU: &str = "the CPU limits it: more `threads` on the host stream, up to the cores of the machine, several host streams, \
@@ -119,9 +127,16 @@ pub fn verdict(
         "idle" => Some((split.idle_ns, AT_ENDS)),
         _ => None,
     };
-    if let Some((_, when)) = gap.filter(|(gap, _)| *gap > ORDINARY_GAP && beside_others(analysis, time) > MOSTLY) {
-        name = "bound by operations of other streams".to_owned();
-        (what, help) = (format!("{when}, mostly while other streams run operations"), NO_FREE_UNITS);
+    if let Some((_, when)) = gap.filter(|(gap, _)| *gap > ORDINARY_GAP) {
+        let operations: usize = categories.iter().map(|category| category.operations).sum();
+        let interval = Nanos(split.time_ns.0 / operations.max(1) as i64);
+        if interval <= START_INTERVAL {
+            name = format!("bound by the rate at which the device starts operations, one every {interval}");
+            help = FEWER_STARTS;
+        } else if beside_others(analysis, time) > MOSTLY {
+            name = "bound by operations of other streams".to_owned();
+            (what, help) = (format!("{when}, mostly while other streams run operations"), NO_FREE_UNITS);
+        }
     }
     if share > NEARLY_ALL && help == EARLIER {
         help = LESS;
@@ -353,240 +368,4 @@ pub fn help(category: &str) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::measure::record::TotalsRecord;
-
-    fn category(name: &str, chain: i64) -> CategoryRecord {
-        CategoryRecord { category: name.to_owned(), chain_ns: Nanos(chain), ..CategoryRecord::default() }
-    }
-
-    fn analysis(split: TimeSplitRecord, categories: &[CategoryRecord]) -> AnalysisRecord {
-        AnalysisRecord { split, categories: categories.to_vec(), ..AnalysisRecord::default() }
-    }
-
-    fn half_busy() -> TimeSplitRecord {
-        TimeSplitRecord {
-            time_ns: Nanos(1000),
-            operations_ns: Nanos(700),
-            dependency_ns: Nanos(200),
-            idle_ns: Nanos(100),
-            ..TimeSplitRecord::default()
-        }
-    }
-
-    #[test]
-    fn the_largest_part_of_the_chain_decides() {
-        let said = |categories: &[CategoryRecord], tail| {
-            let analysis = AnalysisRecord { tail_ns: Some(Nanos(tail)), ..analysis(half_busy(), categories) };
-            verdict(&analysis, 0, None, &[]).0
-        };
-        assert_eq!(
-            said(&[category("matrix", 600), category("copy", 100)], 0),
-            "bound by matrix multiplication: 60 % of the critical chain is matrix multiplication (600 ns of 1.000 µs)"
-        );
-        assert!(said(&[category("copy", 400), category("matrix", 300)], 0).starts_with("bound by copies"));
-        assert!(said(&[category("collective", 700)], 0).starts_with("bound by exposed communication"));
-        assert!(said(&[category("matrix", 150)], 0).contains("large: 20 % of the critical chain is the time between"));
-        assert!(
-            said(&[category("matrix", 700)], 300)
-                .ends_with("; only one stream has work during the last 30 % of the iteration (a tail)")
-        );
-        let host = TimeSplitRecord { time_ns: Nanos(100), launch_ns: Nanos(80), ..TimeSplitRecord::default() };
-        let host = analysis(host, &[category("copy", 20)]);
-        assert!(
-            verdict(&host, 0, None, &[])
-                .0
-                .starts_with("host-bound: 80 % of the critical chain is waiting for the host")
-        );
-        assert_eq!(verdict(&analysis(TimeSplitRecord::default(), &[]), 0, None, &[]).0, "nothing ran");
-    }
-
-    /// In the sum of the split, `stretch` is as much a part as the operations of a category.
-    #[test]
-    fn stretch_is_a_part_of_its_own() {
-        let said = |time: i64, stretch: i64| {
-            let split = TimeSplitRecord {
-                time_ns: Nanos(1000),
-                operations_ns: Nanos(900 - stretch),
-                stretch_ns: Some(Nanos(stretch)),
-                idle_ns: Nanos(100),
-                ..TimeSplitRecord::default()
-            };
-            let stretched =
-                |name, chain, added| CategoryRecord { stretch_ns: Some(Nanos(added)), ..category(name, chain) };
-            verdict(
-                &analysis(split, &[stretched("movement", time, stretch), stretched("matrix", 900 - time, 0)]),
-                0,
-                None,
-                &[],
-            )
-            .0
-        };
-        assert_eq!(
-            said(700, 500),
-            "bound by contention: 50 % of the critical chain is stretch, time that operations take longer beside others than \
-             alone (500 ns of 1.000 µs)"
-        );
-        assert_eq!(
-            said(700, 200),
-            "bound by data movement: 50 % of the critical chain is moving data within the device (500 ns of 1.000 µs)"
-        );
-        // Beside others, an operation may find its data in the cache.
-        assert!(said(700, -300).contains("70 % of the critical chain is moving data"));
-    }
-
-    /// A receive that is launched early waits on its own stream while the rank computes.
-    #[test]
-    fn a_rank_that_works_while_its_chain_waits_is_not_all_bubble() {
-        let split = TimeSplitRecord { time_ns: Nanos(1000), wait_ns: Nanos(900), ..TimeSplitRecord::default() };
-        let busy =
-            |name: &str, busy, wait| CategoryRecord { busy_ns: Nanos(busy), wait_ns: wait, ..category(name, 50) };
-        let said = |idle| {
-            let totals = TotalsRecord { wait_ns: Nanos(idle), ..TotalsRecord::default() };
-            let categories = [busy("collective", 950, Some(Nanos(900))), busy("matrix", 700, None)];
-            let balance = BalanceRecord { kind: "pipeline bubble".to_owned(), ..BalanceRecord::default() };
-            let analysis = AnalysisRecord { totals: Some(totals), ..analysis(split.clone(), &categories) };
-            verdict(&analysis, 0, Some(&balance), &[])
-        };
-        let (verdict, help) = said(110);
-        assert_eq!(
-            verdict,
-            "bound by matrix multiplication: matrix multiplication runs during 70 % of the iteration (700 ns of 1.000 µs), and the \
-             rank only waits for others during 11 % (110 ns); the critical chain waits for them during 90 %, mostly while the rank \
-             does other work"
-        );
-        assert!(help.contains("microbatches"), "{help}");
-        assert!(said(20).1.starts_with("shapes that fill"), "a short wait needs no remedy");
-        assert!(said(800).0.starts_with("pipeline bubble: 90 % of the critical chain is waiting for other ranks"));
-    }
-
-    #[test]
-    fn operations_of_host_streams_are_bound_by_the_cpu() {
-        let analysis = analysis(half_busy(), &[category("elementwise", 700)]);
-        let (verdict, help) = verdict(&analysis, 0, None, &["elementwise"]);
-        assert!(
-            verdict.starts_with("bound by the CPU: 70 % of the critical chain is elementwise work of host streams")
-        );
-        assert_eq!(help, ON_CPU);
-    }
-
-    #[test]
-    fn gaps_during_which_other_streams_work_are_told_from_idle_ones() {
-        let said = |busy: i64, links: u32| {
-            let split = TimeSplitRecord {
-                time_ns: Nanos(1_000_000),
-                operations_ns: Nanos(400_000),
-                dependency_ns: Nanos(550_000),
-                idle_ns: Nanos(50_000),
-                chain: (0..links).collect(),
-                ..TimeSplitRecord::default()
-            };
-            let totals = TotalsRecord { busy_ns: Nanos(1000 * busy), ..TotalsRecord::default() };
-            verdict(
-                &AnalysisRecord { totals: Some(totals), ..analysis(split, &[category("matrix", 400_000)]) },
-                0,
-                None,
-                &[],
-            )
-            .0
-        };
-        assert!(
-            said(950, 100)
-                .starts_with("bound by operations of other streams: 55 % of the critical chain is the time between")
-        );
-        assert!(
-            said(700, 100).starts_with("bound by gaps between operations: "),
-            "less than half of the gaps is known to be busy"
-        );
-        assert!(said(950, 500).starts_with("bound by gaps between operations: "), "1.1 µs is an ordinary gap");
-    }
-
-    #[test]
-    fn a_late_start_while_other_streams_work_is_no_idle_time() {
-        let said = |busy: i64| {
-            let split = TimeSplitRecord {
-                time_ns: Nanos(70_000),
-                operations_ns: Nanos(30_000),
-                dependency_ns: Nanos(7_000),
-                idle_ns: Nanos(33_000),
-                chain: (0..6).collect(),
-                ..TimeSplitRecord::default()
-            };
-            let totals = TotalsRecord { busy_ns: Nanos(1000 * busy), ..TotalsRecord::default() };
-            let analysis = analysis(split, &[category("movement", 30_000)]);
-            verdict(&AnalysisRecord { totals: Some(totals), ..analysis }, 0, None, &[])
-        };
-        let (late, help) = said(68);
-        assert_eq!(
-            late,
-            "bound by operations of other streams: 47 % of the critical chain is the time before its first and after its last \
-             operation, mostly while other streams run operations (33.00 µs of 70.00 µs)"
-        );
-        assert_eq!(help, NO_FREE_UNITS);
-        let (idle, _) = said(37);
-        assert!(idle.starts_with("bound by the start and end of the iteration: 47 %"), "{idle}");
-    }
-
-    #[test]
-    fn the_resource_that_bounds_most_of_the_largest_part_is_named() {
-        let bound = |resource: &str, chain, ideal, limits| BoundRecord {
-            category: "matrix".to_owned(),
-            resource: Some(resource.to_owned()),
-            limits,
-            chain_ns: Nanos(chain),
-            ideal_ns: Nanos(ideal),
-        };
-        let said = |bounds: &[BoundRecord]| {
-            let bare = analysis(half_busy(), &[category("matrix", 600)]);
-            verdict(&AnalysisRecord { bounds: bounds.to_vec(), ..bare }, 0, None, &[]).0
-        };
-        assert_eq!(
-            said(&[bound("memory", 400, 356, true), bound("bf16", 200, 190, true)]),
-            "bound by memory bandwidth: 60 % of the critical chain is matrix multiplication (600 ns of 1.000 µs), at 89 % of its \
-             peak"
-        );
-        assert!(said(&[bound("bf16", 600, 300, true)]).starts_with("bound by bf16 matrix arithmetic: "));
-        assert!(said(&[bound("NVLink", 600, 300, true)]).starts_with("bound by NVLink: "));
-        // Concurrent operations share the peak.
-        let peak = PeakRecord { profile: String::new(), flops: 0.01, bytes: 0.92 };
-        let bare = AnalysisRecord { peak: Some(peak), ..analysis(half_busy(), &[category("matrix", 600)]) };
-        let together =
-            verdict(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare }, 0, None, &[]).0;
-        assert!(
-            together.starts_with("bound by memory bandwidth: ")
-                && together.ends_with("and all operations of the iteration together reach 92 % of its peak"),
-            "{together}"
-        );
-        let far = said(&[bound("bf16", 600, 60, false)]);
-        assert!(
-            far.starts_with("bound by matrix multiplication: ")
-                && far.ends_with("at 10 % of the peak of bf16 matrix arithmetic")
-        );
-    }
-
-    #[test]
-    fn waiting_says_why_ranks_wait() {
-        let waits = TimeSplitRecord { time_ns: Nanos(1000), wait_ns: Nanos(900), ..TimeSplitRecord::default() };
-        let said = |rank, kind: &str, late| {
-            let balance = BalanceRecord { kind: kind.to_owned(), ranks: late, ..BalanceRecord::default() };
-            verdict(&analysis(waits.clone(), &[category("collective", 99)]), rank, Some(&balance), &[]).0
-        };
-        assert_eq!(
-            said(0, "pipeline bubble", vec![]),
-            "pipeline bubble: 90 % of the critical chain is waiting for other ranks (900 ns of 1.000 µs)"
-        );
-        assert!(
-            said(0, "imbalance", vec![3])
-                .starts_with("imbalance: 90 % of the critical chain is waiting for other ranks, mostly for rank 3")
-        );
-        assert!(said(0, "waiting", vec![]).starts_with("bound by waiting for other ranks: "));
-        let totals = Some(TotalsRecord { wait_ns: Nanos(600), ..TotalsRecord::default() });
-        let beside = AnalysisRecord { totals, ..analysis(waits, &[category("collective", 99)]) };
-        assert_eq!(
-            verdict(&beside, 0, None, &[]).0,
-            "bound by waiting for other ranks: 90 % of the critical chain is waiting for other ranks (900 ns of 1.000 µs); \
-             other operations of this rank run during at least 300 ns of it"
-        );
-    }
-}
+mod tests;

@@ -383,7 +383,17 @@ impl<'a> Analyzer<'a> {
     fn init_help(&self, word: &str, expr: &Expr) -> String {
         let instead = match (word, &expr.kind) {
             ("arange" | "range" | "linspace", _) => Some("iota"),
-            ("normal" | "gaussian" | "randint" | "uniform" | "xavier" | "kaiming", _) => Some("random(1, 0.02)"),
+            ("normal" | "gaussian" | "xavier" | "kaiming" | "randn", _) => Some("random(1, 0.02)"),
+            ("uniform" | "rand", _) => {
+                return "`random(1)` is normally distributed; `setup` computes values from 0 to 1 from it: `setup { map(0.5 + 0.5 * \
+                        erf(x / sqrt(2)) -> x) }`"
+                    .to_owned();
+            }
+            ("randint" | "zipf" | "poisson" | "geometric" | "binomial" | "multinomial", _) => {
+                return "`setup` computes whole numbers from a buffer `r: f32[n]`, such as uniform ones from 0 to 999: `setup { \
+                        map(floor(999.99 * (0.5 + 0.5 * erf(r / sqrt(2)))) -> x) }`"
+                    .to_owned();
+            }
             ("empty", _) | (_, ExprKind::Int(0)) => Some("zeros"),
             (_, ExprKind::Int(1)) => Some("ones"),
             _ => None,

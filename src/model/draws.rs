@@ -55,7 +55,8 @@ impl Analyzer<'_> {
     pub(super) fn drawn(&mut self, draw: u32, symbol: Symbol, span: SrcSpan) -> Value {
         let Some(iteration) = self.iteration else {
             let name = self.names.name(symbol).to_owned();
-            return self.fail_value(ModelError::OutsideStep { name, at: span.into() });
+            let more = "; a buffer has room for the most, and the step uses a slice of it: `x[0..n]`";
+            return self.fail_value(ModelError::OutsideStep { name, more, at: span.into() });
         };
         self.cycle_use.all = true;
         let index = draw as usize;
@@ -118,7 +119,7 @@ impl Analyzer<'_> {
         let name = self.names.name(call.distribution.symbol).to_owned();
         let Some((name, wanted)) = DISTRIBUTIONS.iter().find(|(known, _)| *known == name) else {
             let known = DISTRIBUTIONS.map(|(known, _)| known);
-            let help = suggest::did_you_mean(&name, known);
+            let help = elsewhere(&name).map(str::to_owned).or_else(|| suggest::did_you_mean(&name, known));
             let at = call.distribution.span.into();
             return self.fail(ModelError::UnknownFunction { name, of: " that draws values", at, help });
         };
@@ -281,4 +282,17 @@ impl Analyzer<'_> {
         }
         fits
     }
+}
+
+/// What to write for a distribution of other tools, as a help; `None` if it is not known.
+fn elsewhere(name: &str) -> Option<&'static str> {
+    const ELSEWHERE: [(&[&str], &str); 3] = [
+        (
+            &["normal", "gaussian", "gauss", "randn"],
+            "`binomial(n, p)` and `poisson(rate)` draw whole numbers around their mean, and `lognormal(mu, sigma)` positive ones",
+        ),
+        (&["exponential", "expon", "gamma"], "write `geometric(p)` for whole numbers, or `lognormal(mu, sigma)`"),
+        (&["bernoulli", "coin", "flip"], "write `binomial(1, p)`"),
+    ];
+    ELSEWHERE.iter().find(|(names, _)| names.contains(&name)).map(|(_, help)| *help)
 }

@@ -288,10 +288,12 @@ pub enum ModelError {
     #[error("`{name}` has no value outside of the step")]
     #[diagnostic(
         code(aorta::model::outside_step),
-        help("it differs from iteration to iteration: use it inside `step {{ … }}`")
+        help("it differs from iteration to iteration: use it inside `step {{ … }}`{more}")
     )]
     OutsideStep {
         name: String,
+        /// A further part of the help; empty for none.
+        more: &'static str,
         #[label("used outside of the step")]
         at: SourceSpan,
     },
@@ -310,16 +312,11 @@ pub enum ModelError {
     },
 
     #[error("the step has no operation")]
-    #[diagnostic(
-        code(aorta::model::nothing_to_run),
-        help(
-            "write one, such as `nop()`; if an `if` or a `for` contains one, check the condition or the range for \
-             these parameters"
-        )
-    )]
+    #[diagnostic(code(aorta::model::nothing_to_run), help("{help}"))]
     NothingToRun {
         #[label("nothing in here is run")]
         at: SourceSpan,
+        help: &'static str,
     },
 
     #[error("there is more than one `{what}`")]

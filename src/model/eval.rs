@@ -8,7 +8,7 @@ use crate::syntax::written;
 use super::analyzer::Analyzer;
 use super::error::ModelError;
 use super::unknown::{self, NameRole};
-use super::value::{Number, NumberOrigin, Scalar, Value};
+use super::value::{LARGEST_WHOLE, Number, NumberOrigin, Scalar, Value};
 
 impl Analyzer<'_> {
     pub(super) fn eval(&mut self, expr: &Expr) -> Value {
@@ -150,7 +150,9 @@ impl Analyzer<'_> {
                 self.cycle_use.all = true;
                 Value::int(iteration)
             }
-            None => self.fail_value(ModelError::OutsideStep { name: "iteration".to_owned(), at: span.into() }),
+            None => {
+                self.fail_value(ModelError::OutsideStep { name: "iteration".to_owned(), more: "", at: span.into() })
+            }
         }
     }
 
@@ -234,6 +236,7 @@ impl Analyzer<'_> {
                 NumberOrigin::Percent => {
                     (None, "a percentage is a share: write a number, or multiply: `floor(n * 25%)`")
                 }
+                _ if number.value.float().abs() >= LARGEST_WHOLE => (None, "it is too large: write a smaller number"),
                 _ => (None, "write a whole number, or `floor(x)` or `ceil(x)` for one near `x`"),
             };
             self.error(ModelError::NotWhole { value: number.exact_text(), at: span.into(), division, help });
@@ -277,7 +280,6 @@ impl Analyzer<'_> {
                 "a list of groups of ranks" => {
                     Some("write a list for each group, `over [[0, 1], [2, 3]]`, or a factor of a `mesh`, `over tp`")
                 }
-                "a group of ranks" => Some("declare one: `mesh dp = world / 4, tp = 4`, and write `over dp`"),
                 "a tensor" => Some("write a buffer, a slice of one, the label of an operation, or a type: `f32[4, 8]`"),
                 "a buffer" => Some("declare one: `buffer y: f32[4, 8]`"),
                 "a list of weights, such as `[3, 1]`" => Some("write a weight for each value or place"),

@@ -159,7 +159,13 @@ impl<'a> Analyzer<'a> {
             iteration += 1;
         }
         if !self.failed() && self.program.cycle.iter().all(|step| step.ops.is_empty()) {
-            self.error(ModelError::NothingToRun { at: first.into() });
+            let help = if self.program.by_rank {
+                "every rank needs an operation: call a collective outside of an `if` on `rank`, since all ranks of its group take part, \
+                 and give a rank without work `nop()`"
+            } else {
+                "write one, such as `nop()`; if an `if` or a `for` contains one, check the condition or the range for these parameters"
+            };
+            self.error(ModelError::NothingToRun { at: first.into(), help });
         }
         if !self.failed() {
             self.resolve_previous(&labels);

@@ -191,6 +191,10 @@ const HELPS: &[(&[&str], &str)] = &[
         "write `copy(src -> dst)`: the direction follows from the spaces of both",
     ),
     (
+        &["prefetch", "memprefetch"],
+        "a `copy` to device memory on a stream of its own fetches ahead; pages of `managed` memory move when a kernel reads them",
+    ),
+    (
         &["view", "reshape", "flatten", "squeeze", "unsqueeze"],
         "other dimensions of the same elements are a value, which moves nothing: `let y = view(x, [4, 8])`",
     ),
@@ -245,8 +249,8 @@ pub fn operation_elsewhere(name: &str) -> Option<&'static str> {
         return Some("map");
     }
     let (_, help) = HELPS.iter().find(|(others, _)| others.contains(&plain.as_str()))?;
-    let calls = help.split('`').skip(1).step_by(2).filter_map(|code| code.split_once('('));
-    calls.map(|(name, _)| name.rsplit(": ").next().unwrap_or(name)).find(|name| ops::find(name).is_some())
+    let names = help.split('`').skip(1).step_by(2).map(|code| code.split('(').next().unwrap_or(code));
+    names.map(|name| name.rsplit(": ").next().unwrap_or(name)).find(|name| ops::find(name).is_some())
 }
 
 /// Help for a call of an operation that other tools call `name`; `None` if no known tool has it. `receiver` is the tensor of a

@@ -414,7 +414,7 @@ impl<'a> Analyzer<'a> {
     /// Records `prev(label)`, to be resolved when the labels of all iterations are known.
     fn previous(&mut self, path: &Expr, ops: &mut Vec<After>) {
         if self.iteration.is_none() {
-            self.error(ModelError::OutsideStep { name: "prev(…)".to_owned(), at: path.span.into() });
+            self.error(ModelError::OutsideStep { name: "prev(…)".to_owned(), more: "", at: path.span.into() });
             return;
         }
         let (name, index) = match &path.kind {

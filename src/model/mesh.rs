@@ -158,7 +158,31 @@ impl Analyzer<'_> {
         match self.eval(over) {
             Value::Group(group) => Some(group),
             Value::List(items) => self.product(&items, over.span),
-            other => self.wrong_type("a group of ranks", &other, over.span),
+            Value::Unknown => None,
+            other => {
+                let (expected, found) = ("a group of ranks".to_owned(), other.describe(&self.names));
+                let help = Some(self.group_help(over));
+                self.error(ModelError::WrongType { expected, found, at: over.span.into(), help });
+                None
+            }
+        }
+    }
+
+    /// Help for an expression after `over` that is no group.
+    fn group_help(&self, over: &Expr) -> String {
+        if let ExprKind::Field { base, .. } = &over.kind
+            && let (Some(_), Some(name)) = (self.named_group(base), base.as_name())
+        {
+            return format!("write the group itself: `over {}`", self.names.name(name));
+        }
+        let names: Vec<&str> = self.program.groups.iter().skip(1).map(|group| group.name.as_str()).collect();
+        match names[..] {
+            [] => "declare one: `mesh dp = world / 4, tp = 4`, and write `over dp`".to_owned(),
+            [only] => format!("write `over {only}`"),
+            [first, second, ..] => format!(
+                "write one of {}, such as `over {first}`, or several in brackets: `over [{first}, {second}]`",
+                suggest::listed(&names)
+            ),
         }
     }
 

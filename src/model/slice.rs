@@ -166,7 +166,7 @@ impl Analyzer<'_> {
         let given = items.len();
         let help = match (family, has) {
             (true, 1) if slices && given > 1 => {
-                let texts: Vec<String> = items.iter().map(|item| self.text_of(item)).collect();
+                let texts: Vec<String> = items.iter().map(|item| written(item, &self.names)).collect();
                 format!(
                     "the first brackets choose a member, further ones a slice of it: `{name}[{}][{}]`",
                     texts[0],

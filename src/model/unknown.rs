@@ -20,9 +20,9 @@ const TYPES: [(&[&str], DType); 10] = [
 ];
 
 /// Element types of other tools that are not supported.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 18] = [
     "bool", "boolean", "i16", "u64", "u32", "u16", "int16", "uint", "uint64", "uint32", "uint16", "short", "fp4",
-    "tf32", "size_t",
+    "tf32", "size_t", "int4", "uint4", "fp6",
 ];
 
 /// Option words of other tools, and the word to write instead.
@@ -258,7 +258,7 @@ pub(super) fn tensor_member(name: &str, member: &str) -> String {
 
 /// The metric to write for a figure of other tools, as a help; `None` if it is not known.
 pub fn figure_elsewhere(name: &str) -> Option<&'static str> {
-    const FIGURES: [(&[&str], &str); 12] = [
+    const FIGURES: [(&[&str], &str); 14] = [
         (
             &["latency", "duration", "elapsed", "runtime", "wall_time", "wall", "makespan"],
             "write `time`, or `time(f)` of a label",
@@ -285,6 +285,14 @@ pub fn figure_elsewhere(name: &str) -> Option<&'static str> {
         (
             &["host_time", "launch_time", "host_launch_time", "launch_overhead", "cpu_time"],
             "no metric has it: every report has the row `host launch time`",
+        ),
+        (
+            &["hidden", "hiding", "overlapped", "hidden_share"],
+            "write `overlap(load, compute)`: the share of the time of `load` during which `compute` runs too",
+        ),
+        (
+            &["concurrency", "parallelism", "scaling"],
+            "write `speedup`: the time on one stream over the time of the iteration",
         ),
         (&["idle", "bubble"], "write `1 - utilization(s)` of a stream, or `gap(s)` for each gap"),
     ];

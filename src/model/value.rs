@@ -38,6 +38,9 @@ impl Scalar {
     }
 }
 
+/// Numbers from this one on are not whole ones: a float that large may have lost its last digits.
+pub(super) const LARGEST_WHOLE: f64 = 9e15;
+
 impl Number {
     pub fn int(value: i64) -> Number {
         Number { value: Scalar::Int(value), dimension: Dimension::NONE, origin: NumberOrigin::Plain }
@@ -52,7 +55,7 @@ impl Number {
         match self.value {
             _ if self.origin == NumberOrigin::Percent => None,
             Scalar::Int(value) => Some(value),
-            Scalar::Float(value) if value.fract() == 0.0 && value.abs() < 9e15 => Some(value as i64),
+            Scalar::Float(value) if value.fract() == 0.0 && value.abs() < LARGEST_WHOLE => Some(value as i64),
             Scalar::Float(_) => None,
         }
     }

@@ -86,6 +86,11 @@ impl Call<'_> {
         }
     }
 
+    /// The end of a help that says how to convert an operand to this element type.
+    pub(super) fn cast_to(&self, dtype: DType) -> String {
+        format!("convert one, `c: cast(x, to: {dtype})`, and give `c` to `{}`", self.operation.name())
+    }
+
     /// The error for an operand whose shape or size the operation does not support; `needs` describes those that it
     /// supports.
     pub(super) fn bad_shape(&self, operand: &Operand, needs: impl Into<String>) -> OpError {

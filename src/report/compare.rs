@@ -6,6 +6,7 @@ use crate::measure::compare::{
 };
 use crate::measure::effect::Verdict;
 
+use super::operations::hidden_kinds;
 use super::page::{Chart, Check, Outcome, Page, Section, Table, cell};
 use super::quantity::{change, changes, quantity};
 
@@ -88,7 +89,7 @@ fn operations(pair: &CaseComparison) -> Section {
     let mut table = Table::new(names);
     pair.operations.iter().take(OPERATIONS).for_each(|row| table.row(operation(row)));
     let hidden = pair.operations.len().saturating_sub(OPERATIONS);
-    let more = format!("{hidden} more kinds of operations take less; --format json has all of them");
+    let more = hidden_kinds(hidden, "--format json");
     Section {
         title: "Operations, with the share of the device's peak that each reaches".to_owned(),
         table: Some(table),

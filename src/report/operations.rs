@@ -29,7 +29,7 @@ type Key<'a> = (String, &'a str, &'a str);
 
 /// Operations with the same label, kind and location.
 pub(super) struct OperationGroup<'a> {
-    /// The label, or the kind if there is no label; with line and column if several rows would have the same name.
+    /// The label, or the kind if there is no label; with its place if several rows would have the same name.
     pub name: String,
     pub members: Vec<&'a OperationRecord>,
 }
@@ -44,22 +44,29 @@ pub(super) fn groups(rank: &RankRecord) -> Vec<OperationGroup<'_>> {
     for operation in rank.operations.iter().filter(|operation| operation.time_ns.is_some()) {
         groups.entry(key(operation)).or_default().push(operation);
     }
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for (name, ..) in groups.keys() {
-        *counts.entry(name.clone()).or_default() += 1;
+    let mut places: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (name, _, place) in groups.keys() {
+        places.entry(name.clone()).or_default().push(place);
     }
-    let group = |((name, _, place), members): (Key, _)| match counts[&name] {
-        1 => OperationGroup { name, members },
-        _ => OperationGroup { name: format!("{name} at {}", line_and_column(place)), members },
+    let group = |((name, _, place), members): (Key, _)| {
+        let (file, line_and_column) = split_place(place);
+        let same = &places[&name];
+        let elsewhere = file.starts_with(SHIPPED) || same.iter().any(|other| split_place(other).0 != file);
+        let at = if elsewhere { place } else { line_and_column };
+        let name = if same.len() > 1 { format!("{name} at {at}") } else { name };
+        OperationGroup { name, members }
     };
     let mut groups: Vec<OperationGroup> = groups.clone().into_iter().map(group).collect();
     groups.sort_by(|a, b| b.time().cmp(&a.time()).then_with(|| a.name.cmp(&b.name)));
     groups
 }
 
-/// The part `12:5` of `file.aorta:12:5`.
-fn line_and_column(place: &str) -> &str {
-    place.rmatch_indices(':').nth(1).map_or(place, |(at, _)| &place[at + 1..])
+/// Folder of the shipped modules in the places of operations.
+const SHIPPED: &str = "std/";
+
+/// The parts `file.aorta` and `12:5` of `file.aorta:12:5`.
+fn split_place(place: &str) -> (&str, &str) {
+    place.rmatch_indices(':').nth(1).map_or(("", place), |(at, _)| (&place[..at], &place[at + 1..]))
 }
 
 /// Returns the text, or its beginning and `…`, in at most this many characters.
@@ -278,7 +285,7 @@ fn notes(rank: &RankRecord, waits: bool, ranges: bool, groups: &[OperationGroup]
     .collect();
     let mut notes = Vec::from_iter((!explained.is_empty()).then(|| explained.join("; ")));
     let hidden = groups.len().saturating_sub(ROWS);
-    notes.extend((hidden > 0).then(|| format!("{hidden} more kinds of operations take less; --json has all of them")));
+    notes.extend((hidden > 0).then(|| hidden_kinds(hidden, "--json")));
     let refused: Vec<&OperationRecord> = rank.operations.iter().filter(|op| op.refused.is_some()).collect();
     notes.extend(refused.first().map(|first| {
         let others = if refused.len() > 1 { format!(", nor have {} others", refused.len() - 1) } else { String::new() };
@@ -286,4 +293,10 @@ fn notes(rank: &RankRecord, waits: bool, ranges: bool, groups: &[OperationGroup]
         format!("{} ({}) has no time{others}, since {why}", first.name, first.place)
     }));
     notes
+}
+
+/// The note on kinds of operations below the last row of a table; `option` writes all of them.
+pub fn hidden_kinds(hidden: usize, option: &str) -> String {
+    let kinds = if hidden == 1 { "kind of operation takes" } else { "kinds of operations take" };
+    format!("{hidden} more {kinds} less; {option} has all of them")
 }

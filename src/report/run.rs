@@ -61,7 +61,8 @@ fn word(expectation: &ExpectationRecord) -> &'static str {
 }
 
 fn expectation(record: &RunRecord, variant: &Variant, expected: &ExpectationRecord) -> String {
-    format!("{} ({}): {} ({})", word(expected), variant_name(record, variant), expected.text, expected.place)
+    let why = expected.why.as_ref().map(|why| format!(": no value, since {why}")).unwrap_or_default();
+    format!("{} ({}): {} ({}){why}", word(expected), variant_name(record, variant), expected.text, expected.place)
 }
 
 fn check(record: &RunRecord, variant: &Variant, expected: &ExpectationRecord) -> Check {

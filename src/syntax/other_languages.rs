@@ -148,9 +148,8 @@ pub(super) const DECORATOR: &str = "remove the line: declarations and statements
 
 /// The replacement of a character that the language does not use.
 pub(super) fn character(character: char) -> &'static str {
-    let known = CHARACTERS.iter().find(|(characters, _)| characters.contains(character));
-    match (known, character) {
-        (Some((_, help)), _) => help,
+    match (replacement(character), character) {
+        (Some(help), _) => help,
         (None, '≤') => "write `<=`",
         (None, '≥') => "write `>=`",
         (None, '≠') => "write `!=`",
@@ -162,6 +161,11 @@ pub(super) fn character(character: char) -> &'static str {
         }
         (None, _) => "the language is written in ASCII; any text is allowed in comments and \"quotes\"",
     }
+}
+
+/// What to write in place of a character that has another spelling here; `None` for others.
+pub(super) fn replacement(character: char) -> Option<&'static str> {
+    CHARACTERS.iter().find(|(characters, _)| characters.contains(character)).map(|(_, help)| *help)
 }
 
 fn among(other_languages: &[(&[&str], &'static str)], word: &str) -> Option<&'static str> {

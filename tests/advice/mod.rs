@@ -82,3 +82,20 @@ fn assert_close(before: &[f64], after: &[f64], relative: f64, what: &str) {
         assert!((a - b).abs() <= relative * largest, "{a} became {b}\n{what}");
     }
 }
+
+/// The joint products among the advice about a step with these products of `x`.
+fn joint_products(products: &str) -> Vec<String> {
+    let text = format!(
+        "buffer x, w, v: bf16[512, 512]\nbuffer y: bf16[512, 512]\nstep {{\n{products}\n  map(a + b + c -> y)\n}}\n"
+    );
+    of_code(&advice(&text), "joint_products").into_iter().map(|one| one.help.clone()).collect()
+}
+
+/// A forward that is computed again for its gradients has each product twice.
+#[test]
+fn a_product_that_is_computed_again_is_not_joined_with_itself() {
+    let none: [String; 0] = [];
+    assert_eq!(joint_products("  a: gemm(x, w)\n  b: gemm(x, w)\n  c: gemm(x, w)"), none);
+    let two = joint_products("  a: gemm(x, w)\n  b: gemm(x, v)\n  c: gemm(x, w)");
+    assert_eq!(two, ["declare `w`, `v` as one buffer, side by side, multiply once, and read slices of the product"]);
+}

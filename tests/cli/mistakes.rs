@@ -146,7 +146,7 @@ fn programs_without_measure() {
 fn arguments() {
     let sandbox = Sandbox::new();
     sandbox.write("number.aorta", "step { if iteration == 3 { nop() } nop() }");
-    let cases: [(&[&str], &[&str]); 38] = [
+    let cases: [(&[&str], &[&str]); 41] = [
         (&["--set", "tokens"], &["aorta::cli::no_pair", "help: write `--set tokens=4096`"]),
         (&["--set", "=1"], &["aorta::model::unknown_parameter"]),
         (&["--set", "tokens="], &["aorta::syntax::unexpected_token", "found the end of the value"]),
@@ -167,7 +167,8 @@ fn arguments() {
         (&["--streams", "0"], &["aorta::cli::bad_value", "a run needs a stream"]),
         (&["--streams", "65"], &["aorta::model::not_allowed", "allowed: 3..=64"]),
         (&["--streams", "100000"], &["aorta::model::not_allowed"]),
-        (&["--streams", "many"], &["invalid value 'many'"]),
+        (&["--streams", "many"], &["invalid value 'many'", "a whole number is expected"]),
+        (&["--streams", "99999999999999999999"], &["the number is too large"]),
         (&["--config", "in_flihgt=4"], &["aorta::config::unknown_setting", "help: did you mean `in_flight`?"]),
         (&["--config", "in_flight"], &["aorta::config::no_pair", "help: write the name"]),
         (&["--config", "in_flight=99"], &["aorta::config::bad_value", "it lies between 1 and 16"]),
@@ -182,6 +183,8 @@ fn arguments() {
         (&["--config", "quick=(warmup:3,iterations:0)"], &["`quick.iterations`", "it lies between 1 and 1048576"]),
         (&["--config", "full=(warmup:1048577,iterations:1)"], &["`full.warmup`", "it lies between 0 and 1048576"]),
         (&["--config", "timeout=99999999999999999999999s"], &["aorta::config::bad_value", "it is too large"]),
+        (&["--config", "timeout=1e3s"], &["aorta::config::bad_value", "in digits and its unit, such as 60s or 1.5ms"]),
+        (&["--set", "tokens=2^10"], &["found `^`", "help: a power is `pow(x, 2)`"]),
         (&["--config", "timeout=0.1ns"], &["aorta::config::bad_value", "it is too small"]),
         (&["--config", "max_memory=999999999999TiB"], &["aorta::config::bad_value", "it is too large"]),
         (&["--env", "CUDA_DEVICE_ORDER"], &["aorta::cli::no_variable", "help: write `--env "]),
@@ -228,7 +231,7 @@ fn records() {
         ("cut.json", &["it is no JSON of a run", "help: `aorta exec FILE --json PATH` writes one"]),
         ("other.json", &["it has the schema `aorta.run/99`, and this version reads `aorta.run/1`"]),
         ("without.json", &["it is damaged: missing field `complete`"]),
-        ("nothing.json", &["it is no JSON of a run"]),
+        ("nothing.json", &["it is empty"]),
         ("list.json", &["it is no JSON of a run"]),
         ("deep.json", &["it is no JSON of a run"]),
         ("foreign.json", &["it has no `schema`"]),
@@ -425,7 +428,9 @@ fn habits() {
         (&["exec", "moe", "--iters", "20"], "tip: did you mean `--iterations 20`?"),
         (&["exec", "moe", "--cuda-graph"], "tip: did you mean `--launch graph`?"),
         (&["exec", "moe", "--svg", "x"], "tip: `--svg` is an option of `aorta plan`"),
-        (&["view", "a.json", "--html", "a.html"], "tip: `--html` is an option of `aorta exec`, `aorta ab`"),
+        (&["view", "a.json", "--html", "a.html"], "tip: did you mean `--output a.html`?"),
+        (&["exec", "moe", "--streams", "-1"], "tip: it takes a whole number, such as `--streams 4`"),
+        (&["baseline", "--problem", "x"], "invalid value 'x' for '--problem <N>': a whole number is expected"),
         (&["report", "a.json", "--markdown"], "tip: did you mean `--format markdown`?"),
         (&["exec", "moe", "-b", "8", "-e", "128M"], "tip: sizes are parameters of the file"),
         (&["exec", "moe", "--top-k", "4"], "tip: `top_k` is a parameter of the file: `--set top_k=4`"),

@@ -143,7 +143,7 @@ fn wrong_cases_of_a_suite_are_underlined() {
 #[test]
 fn punctuation_says_what_to_type() {
     let sandbox = folder();
-    let lines: [(&str, &[&str]); 30] = [
+    let lines: [(&str, &[&str]); 31] = [
         ("preset: \"large\",,", &["there is no value before this `,`", "a.ron:3:19", "help: remove it"]),
         ("preset: \"large\" launch: both", &["a `,` is missing behind `\"large\"`", "write `preset: \"large\",`"]),
         ("authors: [\"A\" \"B\"]", &["a `,` is missing behind `\"A\"`", "a.ron:3:13"]),
@@ -175,6 +175,7 @@ fn punctuation_says_what_to_type() {
             "authors: [\"A\", \"B\",\n  limits: {time: (to: \"5us\")},\n  effort: quik",
             &["this `[` is not closed", "write `]` before the `limits` of line 4", "`quik`", "a.ron:5:11"],
         ),
+        ("limits: {time: \"..5us\"}", &["a range is expected", "`time: (to: \"5us\")`"]),
         ("limits: {time: \"5us\"}", &["a range is expected", "`time: (from: \"5us\")` or `time: (to: \"5us\")`"]),
         ("limits: {time: {to: \"5us\"}}", &["a range is expected", "write `time: (to: \"5us\")`"]),
         ("limits: [time]", &["names with their values are expected", "`limits: {time: (to: \"5us\")}`"]),

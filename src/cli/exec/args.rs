@@ -12,6 +12,7 @@ use crate::config::{
 
 use crate::cli::error::InputError;
 use crate::cli::expected::ExpectedArgs;
+use crate::cli::numbers::{NO_NUMBER, parse_error_text, whole_number};
 use crate::cli::outputs::RunOutputs;
 use crate::cli::profile::RangesArg;
 use crate::cli::{ConfigArgs, WorkloadArgs};
@@ -274,7 +275,7 @@ pub fn parsed<A: Args>(name: &'static str, words: &[String]) -> Result<A, Argume
     let command = A::augment_args(clap::Command::new(name).no_binary_name(true));
     let read = command.try_get_matches_from(words).and_then(|matches| A::from_arg_matches(&matches));
     read.map_err(|error| {
-        let text = error.to_string();
+        let text = parse_error_text(&error);
         let mut lines = text.trim_start_matches("error: ").lines().map(str::trim);
         let why = lines.by_ref().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
         let tip = lines.find_map(|line| line.strip_prefix("tip: ")).map(|tip| format!("{tip}; ")).unwrap_or_default();
@@ -287,7 +288,9 @@ pub fn parsed<A: Args>(name: &'static str, words: &[String]) -> Result<A, Argume
             Some((first, _)) if option.starts_with("--") && !first.is_empty() => {
                 format!("a run has one value: `{option} {first}`; `aorta sweep FILE` runs each value of a list")
             }
-            _ => format!("{tip}`aorta {name} --help` says what each option takes"),
+            _ => whole_number(option)
+                .filter(|_| why.ends_with(NO_NUMBER))
+                .unwrap_or_else(|| format!("{tip}`aorta {name} --help` says what each option takes")),
         };
         ArgumentError { why, help }
     })

@@ -30,6 +30,7 @@ pub(super) fn judged(mut record: RunRecord, scenario: Option<&Scenario>) -> RunR
                 text,
                 place: "scenario".to_owned(),
                 verdict: verdict.to_owned(),
+                why: None,
             });
         }
     }

@@ -189,13 +189,13 @@ impl Call<'_> {
             let other = &self.inputs[index].tensor;
             let found = |text: String| format!("these {name} {text}");
             if other.dtype != q.dtype {
-                let help = "queries, keys and values need the same element type; `cast(x -> y)` changes one";
+                let help = format!("queries, keys and values need the same element type: {}", self.cast_to(q.dtype));
                 return Err(self.differs(
                     0,
                     format!("this is {}", q.dtype),
                     index,
                     found(format!("are {}", other.dtype)),
-                    help,
+                    &help,
                 ));
             }
         }

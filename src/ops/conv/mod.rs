@@ -246,13 +246,14 @@ impl Call<'_> {
         self.needs_spatial(other, layout)?;
         let [left, right] = [0, other].map(|index| &self.inputs[index].tensor);
         if left.dtype != right.dtype {
-            let help = "both need the same element type; `cast(x -> y)` changes one";
+            let cast = self.cast_to(left.dtype.promote(right.dtype));
+            let help = format!("both need the same element type: {cast}");
             return Err(self.differs(
                 0,
                 format!("this is {}", left.dtype),
                 other,
                 format!("this is {}", right.dtype),
-                help,
+                &help,
             ));
         }
         if left.dims.len() != right.dims.len() {

@@ -118,7 +118,7 @@ impl Operation for Gemm {
                 format!("this is {}", a.dtype),
                 1,
                 format!("this is {}", b.dtype),
-                "both matrices need the same element type; `cast(x -> y)` changes one",
+                &format!("both matrices need the same element type: {}", call.cast_to(a.dtype.promote(b.dtype))),
             ));
         }
         if call.attrs.word("compute") == "tf32" && a.dtype != DType::F32 {

@@ -5,7 +5,7 @@ use crate::model::Sync;
 use crate::ops::{Spec, exchanges_last, has_library_layout, keeps_order};
 use crate::plan::InputUse;
 
-use super::scene::{Savings, Scene};
+use super::scene::{Savings, Scene, list};
 
 /// Finds needless copies.
 pub fn find(scene: &Scene) -> Vec<Savings> {
@@ -35,9 +35,10 @@ fn readers<'a>(scene: &Scene<'a>, op: OpId) -> Option<&'a [InputUse]> {
 
 /// The names of the operations that change.
 fn names(scene: &Scene, changes: &[(OpId, Option<Spec>)]) -> String {
-    let mut names: Vec<String> = changes[1..].iter().map(|(op, _)| format!("`{}`", scene.name(*op))).collect();
+    let changed: Vec<OpId> = changes[1..].iter().map(|(op, _)| *op).collect();
+    let mut names = scene.names(&changed);
     names.dedup();
-    names.join(" and ")
+    list(&names)
 }
 
 /// A copy whose readers could read a view of the original; `None` for others.

@@ -9,7 +9,7 @@ use crate::model::MemoryKind;
 use crate::ops::{Spec, Tensor};
 use crate::plan::InputUse;
 
-use super::scene::{Savings, Scene};
+use super::scene::{Savings, Scene, list};
 
 /// Finds products that could be one.
 pub fn find(scene: &Scene) -> Vec<Savings> {
@@ -36,12 +36,22 @@ fn joined(scene: &Scene, ops: &[OpId]) -> Vec<Savings> {
     let mut found = Vec::new();
     let mut rest = ops.to_vec();
     while let Some(&first) = rest.first() {
-        let (group, others): (Vec<OpId>, Vec<OpId>) =
-            rest.iter().copied().partition(|&op| op == first || goes_with(scene, first, op));
+        let (mut group, mut others) = (vec![first], Vec::new());
+        for &op in &rest[1..] {
+            // A product with the same weights is computed again, as its text asks, and has no place of its own beside the first.
+            let again = group.iter().any(|&known| shares_weights(scene, known, op));
+            let place = if !again && goes_with(scene, first, op) { &mut group } else { &mut others };
+            place.push(op);
+        }
         found.extend((group.len() > 1).then(|| joint_product(scene, &group)).flatten());
         rest = others;
     }
     found
+}
+
+/// Whether the right matrices of two products have elements in common.
+fn shares_weights(scene: &Scene, a: OpId, b: OpId) -> bool {
+    scene.program.views.overlap(scene.step.inputs(a)[1], scene.step.inputs(b)[1])
 }
 
 /// Whether a product could be computed together with an earlier one.
@@ -128,12 +138,4 @@ fn joint_product(scene: &Scene, group: &[OpId]) -> Option<Savings> {
             .collect(),
         changes,
     })
-}
-
-/// Names as a list in a sentence: `a`, `b` and `c`.
-fn list(names: &[String]) -> String {
-    match names {
-        [before @ .., last] if !before.is_empty() => format!("{} and {last}", before.join(", ")),
-        names => names.join(""),
-    }
 }

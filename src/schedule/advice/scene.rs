@@ -150,3 +150,11 @@ impl<'a> Scene<'a> {
         }
     }
 }
+
+/// Names as a list in a sentence: `a`, `b` and `c`.
+pub fn list(names: &[String]) -> String {
+    match names {
+        [before @ .., last] if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        names => names.join(""),
+    }
+}

@@ -85,6 +85,10 @@ fn reserved(place: &FailurePoint) -> Option<String> {
 }
 
 fn number(place: &FailurePoint) -> Option<String> {
+    // In a file, the lexer has reported such a character; a value of `--set` is parsed without it.
+    if let Some(character) = place.rest.chars().next().and_then(other_languages::replacement) {
+        return help(character);
+    }
     let digits = leading_word(place.rest.get(1..).unwrap_or(""));
     let begins_with_digit = digits.starts_with(|c: char| c.is_ascii_digit());
     let unit = place.word();
@@ -515,6 +519,11 @@ fn statement_of_python(place: &FailurePoint) -> Option<String> {
 /// Help for an unexpected token, if no other help applies; `None` for an unknown mistake.
 fn stray(place: &FailurePoint) -> Option<String> {
     let found = place.found;
+    if place.lead() == "buffer" && found == "~" {
+        return help(
+            "the values of a buffer follow `=`: `= random(1)`; `draw n ~ uniform(1, 8)` is a number for each iteration",
+        );
+    }
     if place.lead() == "require" && found == "," {
         return help("write the message after the condition: `require n > 4 \"n is too small\"`");
     }

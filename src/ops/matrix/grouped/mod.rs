@@ -82,8 +82,8 @@ impl Operation for GroupedGemm {
         needs(ends, ends.tensor.dims.len() == 1, "one dimension, the end of each group")?;
         if a.tensor.dtype != b.tensor.dtype {
             let (left, right) = (format!("this is {}", a.tensor.dtype), format!("this is {}", b.tensor.dtype));
-            let help = "both factors need the same element type; `cast(x -> y)` changes one";
-            return Err(call.differs(0, left, 1, right, help));
+            let cast = call.cast_to(a.tensor.dtype.promote(b.tensor.dtype));
+            return Err(call.differs(0, left, 1, right, &format!("both factors need the same element type: {cast}")));
         }
         let groups = ends.tensor.dims[0];
         needs(ends, groups <= MAX_GROUPS, &format!("at most {MAX_GROUPS} groups"))?;
