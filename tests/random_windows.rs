@@ -103,6 +103,48 @@ fn convolutions_with_few_rows() {
     file.check();
 }
 
+/// Gradients of the weights of few gathered channels: rows of a block, positions of a copy, and blocks that share the positions.
+#[test]
+fn weights_of_few_channels() {
+    let mut file = File::new(40);
+    for _ in 0..cases(12) {
+        let dtype = file.pick(&["f32", "f32", "f64"]);
+        let spatial = 1 + file.below(3) as usize;
+        let mut axes: Vec<Axis> = (0..spatial).map(|_| Axis::draw(&mut file, [400, 40, 9][spatial - 1])).collect();
+        if let Some(last) = axes.last_mut().filter(|last| last.kernel == 1) {
+            *last = Axis { x: 37, kernel: 2, y: 36, stride: 1, padding: 0, dilation: 1 };
+        }
+        let sizes = [file.pick(&[1, 1, 2]), file.pick(&[1, 2, 4, 7]), file.pick(&[5, 19, 46, 130])];
+        add_convolution(&mut file, 2, dtype, &axes, sizes);
+    }
+    file.check();
+}
+
+/// Transposed convolutions from so many channels to few that a kernel multiplies windows and another one adds the terms of results.
+#[test]
+fn transposed_convolutions_of_many_channels() {
+    let mut file = File::new(41);
+    for (dtype, spatial, groups, rows, channels) in [
+        ("f32", 1, 1, 3, 130),
+        ("f32", 2, 1, 2, 97),
+        ("f64", 2, 2, 1, 66),
+        ("bf16", 3, 1, 1, 140),
+        ("f16", 2, 1, 4, 84),
+    ] {
+        let side = [1900, 40, 11][spatial - 1];
+        let axes: Vec<Axis> = (0..spatial)
+            .map(|_| {
+                let (kernel, stride, dilation) = (file.pick(&[3, 3, 4]), file.pick(&[1, 1, 2]), file.pick(&[1, 1, 2]));
+                let (padding, span, y) = (file.below(2), dilation * (kernel - 1) + 1, side + file.below(5));
+                let x = (y - 1) * stride + span - 2 * padding + file.below(stride);
+                Axis { x, kernel, y, stride, padding, dilation }
+            })
+            .collect();
+        add_convolution(&mut file, 1, dtype, &axes, [groups, rows, channels]);
+    }
+    file.check();
+}
+
 /// One gathered channel per group along one dimension without a stride, with rows shorter and longer than what a thread computes.
 #[test]
 fn depthwise_convolutions_along_one_dimension() {
