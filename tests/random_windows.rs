@@ -120,27 +120,26 @@ fn weights_of_few_channels() {
     file.check();
 }
 
-/// Transposed convolutions from so many channels to few that a kernel multiplies windows and another one adds the terms of results.
+/// Transposed convolutions from so many channels to few that one kernel sums up the products of windows, and a second one adds those of
+/// each result: with a stride, dilation and several samples.
 #[test]
 fn transposed_convolutions_of_many_channels() {
     let mut file = File::new(41);
-    for (dtype, spatial, groups, rows, channels) in [
-        ("f32", 1, 1, 3, 130),
-        ("f32", 2, 1, 2, 97),
-        ("f64", 2, 2, 1, 66),
-        ("bf16", 3, 1, 1, 140),
-        ("f16", 2, 1, 4, 84),
-    ] {
-        let side = [1900, 40, 11][spatial - 1];
-        let axes: Vec<Axis> = (0..spatial)
-            .map(|_| {
-                let (kernel, stride, dilation) = (file.pick(&[3, 3, 4]), file.pick(&[1, 1, 2]), file.pick(&[1, 1, 2]));
-                let (padding, span, y) = (file.below(2), dilation * (kernel - 1) + 1, side + file.below(5));
-                let x = (y - 1) * stride + span - 2 * padding + file.below(stride);
-                Axis { x, kernel, y, stride, padding, dilation }
-            })
-            .collect();
-        add_convolution(&mut file, 1, dtype, &axes, [groups, rows, channels]);
+    let cases: [(&str, &[u64], [u64; 4], [u64; 3]); 4] = [
+        ("f32", &[80, 80], [3, 2, 1, 1], [1, 1, 260]),
+        ("bf16", &[40, 39], [5, 1, 2, 1], [1, 2, 260]),
+        ("f64", &[40, 39], [3, 1, 2, 2], [2, 1, 260]),
+        ("f32", &[13, 14, 12], [3, 1, 1, 1], [1, 1, 300]),
+    ];
+    for (dtype, windows, [kernel, stride, padding, dilation], [samples, rows, channels]) in cases {
+        let sizes: Vec<u64> =
+            windows.iter().map(|size| (size - 1) * stride + dilation * (kernel - 1) + 1 - 2 * padding).collect();
+        let y = file.tensor(dtype, &[&[samples, channels], windows].concat());
+        let w = file.tensor(dtype, &[vec![channels, rows], vec![kernel; windows.len()]].concat());
+        let x = file.tensor(dtype, &[&[samples, rows], &sizes[..]].concat());
+        file.add(&format!(
+            "conv({y}, {w} -> {x}, transposed: true, stride: {stride}, padding: {padding}, dilation: {dilation})"
+        ));
     }
     file.check();
 }

@@ -35,13 +35,16 @@ const PER_LOAD: u64 = 4;
 const PER_COPY: u64 = 10;
 const PER_THREAD: u64 = 500;
 
-/// Multiplications of 32 bits, and bytes of terms, per ns of an H100; and time in ns of both launches.
-const PRODUCTS: f64 = 13e3;
-const BANDWIDTH: f64 = 2500.0;
+/// Multiplications of 32 bits or loads in their place, per ns of an H100; bytes of terms, and results to which terms are added; bytes of
+/// its memory; and time in ns of both launches.
+const PRODUCTS: f64 = 18e3;
+const TERMS_BANDWIDTH: f64 = 1800.0;
+const RESULTS: f64 = 80.0;
+const BANDWIDTH: f64 = 2970.0;
 const LAUNCHES: f64 = 4000.0;
 
 /// Loads of threads per ns of the kernel for few rows, and time in ns of its launch.
-const FEW_LOADS: f64 = 1400.0;
+const FEW_LOADS: f64 = 2000.0;
 const FEW_LAUNCH: f64 = 2000.0;
 
 /// Division of the work among threads.
@@ -93,8 +96,7 @@ impl Fold {
                 let copies = channels.div_ceil((MEMORY / size / width / slices * slices).max(slices));
                 let chunk = channels.div_ceil(copies).next_multiple_of(slices);
                 let fold = Fold { terms, count, windows, channels, own, term_groups, term_parts, slices, packs, chunk };
-                // Threads of a warp load the same weights, but windows of their own.
-                let products = PACK * own + PER_LOAD * (PACK + own / PACK);
+                let products = fold.products_of_channel();
                 let joined = if slices > 1 { 2 * PER_LOAD * own } else { 0 };
                 let block =
                     chunk * copies / slices * products + channels * width * PER_COPY / THREADS + joined + PER_THREAD;
@@ -105,11 +107,19 @@ impl Fold {
             }
         }
         let fold = best?;
-        let padded = (terms.next_multiple_of(fold.own) * count * channels * shape.groups) as f64;
+        let each = (fold.products_of_channel() * terms.div_ceil(fold.own) * count.div_ceil(PACK)) as f64;
+        let products = each * (channels * shape.groups * size) as f64 / 4.0 / PRODUCTS;
+        let of_terms = 2.0 * bytes as f64 / TERMS_BANDWIDTH;
+        let of_results = spec.outputs[0].elements() as f64 / RESULTS;
         let moved = (Spec::bytes_of(&spec.inputs).total() + Spec::bytes_of(&spec.outputs).total()) as f64 / BANDWIDTH;
-        let of_terms = 2.0 * (fold.parts() * shape.groups * size) as f64 / BANDWIDTH;
-        let time = (padded * size as f64 / 4.0 / PRODUCTS).max(moved) + of_terms + LAUNCHES;
+        let time = products.max(moved) + of_terms + of_results + LAUNCHES;
         (time < (few.loads(shape) / FEW_LOADS).max(moved) + FEW_LAUNCH).then_some(fold)
+    }
+
+    /// Multiplications of a thread for a channel, and those that an SM could execute while the thread loads its operands. Threads of a
+    /// warp load the same weights, but windows of their own.
+    fn products_of_channel(&self) -> u64 {
+        PACK * self.own + PER_LOAD * (PACK + self.own / PACK)
     }
 
     /// Number of windows with those that complete the last pack.
