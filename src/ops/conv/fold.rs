@@ -1,6 +1,6 @@
-//! Transposed convolutions from many channels to few: a matrix product of the windows, whose terms a second kernel adds.
+//! Transposed convolutions from many channels to few: a matrix product of the windows, which a second kernel folds (`col2im`).
 //!
-//! The elements of a window times the weights of a kernel element are a term of one result. The first kernel sums up these terms over the
+//! The product of a window and the weights of a kernel element is a term of one result. The first kernel sums up these terms over the
 //! channels, so that it reads each window once, and the second one adds the terms of all kernel elements.
 
 use super::super::kernel::{Parameter, u32_param, u64_param};

@@ -199,8 +199,8 @@ impl Lines {
         ]
     }
 
-    /// Returns the macro definitions that only this kernel uses. `offset` is the type of offsets in operands. The flags tell whether neighbours in the last dimension of the
-    /// gathered tensor and of the factor have no gaps.
+    /// Returns the macro definitions that only this kernel uses. `offset` is the type of offsets in operands. The flags tell whether
+    /// neighbours in the last dimension of the gathered tensor and of the factor have no gaps.
     pub fn definitions(&self, shape: &Shape, offset: &str, [gathered, factor]: [bool; 2]) -> String {
         let sums = self.own * shape.kernel[shape.kernel.len() - 1];
         let batch = (self.copied() / THREADS).clamp(1, sums);
@@ -218,7 +218,7 @@ impl Lines {
     }
 }
 
-/// Kernel text: a group of `ROW_GROUPS` × `TAP_LINES` threads sums up all weights of a block, and `SLICES` groups share the positions.
+/// Kernel text before the body: macros, launch bounds, and the function that copies elements to shared memory.
 pub const TEXT: &str = r#"
 #define LAST (DIMS - 1)
 #define ALONG KERNEL(LAST)
@@ -247,7 +247,7 @@ template <typename F> __device__ inline void copy(C* to, u32 count, const T* fro
 }
 "#;
 
-/// Kernel text: the body.
+/// Kernel text: a group of `ROW_GROUPS` × `TAP_LINES` threads sums up all weights of a block, and `SLICES` groups share the positions.
 pub const BODY: &str = r#"  __shared__ Pack<C, 4> memory[MEMORY / 4];
   __shared__ Offset from[LINES * TAP_LINES], of_factor[LINES];
   __shared__ i32 starts[LINES * TAP_LINES];
