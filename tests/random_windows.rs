@@ -103,6 +103,47 @@ fn convolutions_with_few_rows() {
     file.check();
 }
 
+/// Gradients of the weights of few gathered channels: rows of a block, positions of a copy, and blocks that share the positions.
+#[test]
+fn weights_of_few_channels() {
+    let mut file = File::new(40);
+    for _ in 0..cases(12) {
+        let dtype = file.pick(&["f32", "f32", "f64"]);
+        let spatial = 1 + file.below(3) as usize;
+        let mut axes: Vec<Axis> = (0..spatial).map(|_| Axis::draw(&mut file, [400, 40, 9][spatial - 1])).collect();
+        if let Some(last) = axes.last_mut().filter(|last| last.kernel == 1) {
+            *last = Axis { x: 37, kernel: 2, y: 36, stride: 1, padding: 0, dilation: 1 };
+        }
+        let sizes = [file.pick(&[1, 1, 2]), file.pick(&[1, 2, 4, 7]), file.pick(&[5, 19, 46, 130])];
+        add_convolution(&mut file, 2, dtype, &axes, sizes);
+    }
+    file.check();
+}
+
+/// Transposed convolutions from so many channels to few that one kernel sums up the products of windows, and a second one adds those of
+/// each result: with a stride, dilation and several samples.
+#[test]
+fn transposed_convolutions_of_many_channels() {
+    let mut file = File::new(41);
+    let cases: [(&str, &[u64], [u64; 4], [u64; 3]); 4] = [
+        ("f32", &[80, 80], [3, 2, 1, 1], [1, 1, 260]),
+        ("bf16", &[40, 39], [5, 1, 2, 1], [1, 2, 260]),
+        ("f64", &[40, 39], [3, 1, 2, 2], [2, 1, 260]),
+        ("f32", &[13, 14, 12], [3, 1, 1, 1], [1, 1, 300]),
+    ];
+    for (dtype, windows, [kernel, stride, padding, dilation], [samples, rows, channels]) in cases {
+        let sizes: Vec<u64> =
+            windows.iter().map(|size| (size - 1) * stride + dilation * (kernel - 1) + 1 - 2 * padding).collect();
+        let y = file.tensor(dtype, &[&[samples, channels], windows].concat());
+        let w = file.tensor(dtype, &[vec![channels, rows], vec![kernel; windows.len()]].concat());
+        let x = file.tensor(dtype, &[&[samples, rows], &sizes[..]].concat());
+        file.add(&format!(
+            "conv({y}, {w} -> {x}, transposed: true, stride: {stride}, padding: {padding}, dilation: {dilation})"
+        ));
+    }
+    file.check();
+}
+
 /// One gathered channel per group along one dimension without a stride, with rows shorter and longer than what a thread computes.
 #[test]
 fn depthwise_convolutions_along_one_dimension() {

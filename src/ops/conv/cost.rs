@@ -108,11 +108,13 @@ fn own(spec: &Spec) -> (Cost, f64) {
         matrix = matrix.or(units);
         blocks += split.blocks(spec).max(1);
         bytes += split.parts(spec);
-        launches += if split.splits > 1 { 2 } else { 1 };
+        launches += if split.splits > 1 || matches!(split.method, Method::Fold(_)) { 2 } else { 1 };
         exchanges += if let Method::Tiles(tiles) = &split.method { split.share.div_ceil(tiles.step) } else { 0 };
         steps += match &split.method {
             Method::Tiles(tiles) => split.share.div_ceil(tiles.step),
             Method::Few(few) => few.steps(),
+            Method::Lines(lines) => lines.steps(),
+            Method::Fold(fold) => fold.steps(),
             Method::Depthwise(_) => 1,
             Method::Direct if split.shape.form == Form::Weights => split.share.div_ceil(THREADS),
             Method::Direct => split.shape.gathered(),
@@ -272,6 +274,8 @@ fn share_of(split: &Split, spec: &Spec) -> u32 {
         Method::Tiles(tiles) if tiles.units => return share_with(THREADS, UNITS_REGISTERS),
         Method::Tiles(_) => return share_with(THREADS, VECTOR_REGISTERS),
         Method::Few(few) => few.held(&split.shape),
+        Method::Lines(lines) => lines.held(&split.shape),
+        Method::Fold(fold) => fold.held(),
         Method::Direct if split.shape.form == Form::Weights => {
             let (rows, columns) = split.thread_weights(spec);
             rows * columns + rows + columns
@@ -295,6 +299,8 @@ fn loads_of(split: &Split, spec: &Spec) -> f64 {
     let ((rows, columns, depth), products) = (shape.product(), shape.multiplications());
     match &split.method {
         Method::Few(few) => few.loads(shape),
+        Method::Lines(lines) => lines.loads(shape),
+        Method::Fold(fold) => fold.loads(shape),
         Method::Tiles(_) | Method::Depthwise(_) => 0.0,
         Method::Direct if shape.form == Form::Weights => {
             let (own_rows, own_columns) = split.thread_weights(spec);
@@ -310,6 +316,8 @@ fn instructions_of(split: &Split, spec: &Spec) -> (f64, Option<Arithmetic>) {
     let ((rows, columns, depth), products) = (shape.product(), shape.multiplications());
     match &split.method {
         Method::Few(few) => (few.instructions(shape), None),
+        Method::Lines(lines) => (lines.instructions(shape), None),
+        Method::Fold(fold) => (fold.instructions(shape), None),
         Method::Depthwise(depthwise) => (depthwise.instructions(), None),
         Method::Tiles(tiles) => {
             // Whole tiles are gathered and multiplied.

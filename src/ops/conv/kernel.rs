@@ -7,6 +7,8 @@ use super::super::mma;
 use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS};
 use super::depthwise::{self, Depthwise};
 use super::few::Few;
+use super::fold::{self, Fold};
+use super::lines::{self, Lines};
 use super::*;
 
 /// Threads of a block.
@@ -70,8 +72,12 @@ pub enum Method {
     Tiles(Tiles),
     /// Threads compute all rows of some positions, with their sums in registers.
     Few(Few),
+    /// Blocks multiply windows, and threads add the terms of each result.
+    Fold(Fold),
     /// Threads compute neighbouring results of one channel.
     Depthwise(Depthwise),
+    /// Threads sum up the weights of some rows and of a line of kernel elements.
+    Lines(Lines),
     /// Threads gather the elements that they multiply, without tiles.
     Direct,
 }
@@ -103,7 +109,10 @@ pub fn splits(spec: &Spec) -> Vec<Split> {
     let shape = &phase.shape;
     let spans_groups = shape.form == Form::Forward && shape.gathered() == 1 && 2 * shape.positions() <= THREADS;
     match Few::of(spec, shape).filter(|_| !spans_groups) {
-        Some(few) => vec![single(phase, Method::Few(few))],
+        Some(few) => {
+            let fold = Fold::of(spec, shape, &few);
+            vec![single(phase, fold.map_or(Method::Few(few), Method::Fold))]
+        }
         None => phase.divided().into_iter().map(|phase| Split::of(spec, phase)).collect(),
     }
 }
@@ -159,6 +168,10 @@ impl Split {
                 all.divide(spec, RESIDENT_BLOCKS / blocks, THREADS);
             }
             return all;
+        }
+        if let Some(lines) = Lines::of(spec, &shape) {
+            let splits = lines.splits;
+            return Split { phase, shape, method: Method::Lines(lines), splits, share: depth.div_ceil(splits) };
         }
         let units = spec.inputs[0].dtype.size() == 2;
         let blocks = |tile: u64, wide: u64| shape.groups * rows.div_ceil(tile) * columns.div_ceil(wide);
@@ -218,6 +231,8 @@ impl Split {
         match &self.method {
             Method::Few(few) => few.blocks(),
             Method::Depthwise(depthwise) => depthwise.blocks(),
+            Method::Lines(lines) => groups * lines.blocks(),
+            Method::Fold(fold) => groups * fold.group_blocks(),
             Method::Tiles(tiles) => groups * rows.div_ceil(tiles.rows) * columns.div_ceil(tiles.columns) * self.splits,
             Method::Direct if self.shape.form == Form::Weights => {
                 groups * self.weight_parts(spec).iter().product::<u64>() * self.splits
@@ -226,10 +241,13 @@ impl Split {
         }
     }
 
-    /// Size in bytes of the partial sums of blocks that share the depth; 0 if no blocks do.
+    /// Size in bytes of the terms of results, or of the partial sums of blocks that share the depth; 0 if there are none.
     pub fn parts(&self, spec: &Spec) -> u64 {
         let (rows, columns, _) = self.shape.product();
         let each = spec.inputs[0].dtype.compute().size();
+        if let Method::Fold(fold) = &self.method {
+            return fold.parts() * self.shape.groups * each;
+        }
         if self.splits > 1 { self.splits * self.shape.groups * rows * columns * each } else { 0 }
     }
 
@@ -239,6 +257,8 @@ impl Split {
             Method::Tiles(tiles) => self.tiles_kernel(spec, tiles),
             Method::Few(few) => self.few_kernel(spec, few),
             Method::Depthwise(depthwise) => self.depthwise_kernel(spec, depthwise),
+            Method::Lines(lines) => self.lines_kernel(spec, lines),
+            Method::Fold(fold) => return self.fold_kernels(spec, fold).into(),
             Method::Direct => self.direct_kernel(spec),
         }];
         if self.splits > 1 {
@@ -451,6 +471,31 @@ impl Split {
         let before = format!("{}{}{}", self.definitions(spec), text::PLACES, depthwise.definitions(narrow));
         let body = format!("{FIRST}{}", depthwise::TEXT);
         kernel(&self.name("depthwise"), &before, &params, &body, depthwise.blocks(), THREADS as u32)
+    }
+
+    fn lines_kernel(&self, spec: &Spec, lines: &Lines) -> Kernel {
+        let mut params = self.parameters(spec);
+        params.extend(lines.parameters());
+        let [gathered, factor, _] = self.operands(spec);
+        let unit = [gathered, factor].map(|operand| spec.operand(operand).strides.last() == Some(&1));
+        let extent = |operand: usize| -> u64 {
+            let operand = spec.operand(operand);
+            operand.strides.iter().zip(operand.dims.iter()).map(|(stride, size)| stride * (size - 1)).sum()
+        };
+        let offset = index_type(extent(gathered).max(extent(factor)));
+        let definitions = lines.definitions(&self.shape, offset, unit);
+        let before = format!("{}{definitions}{}{}", self.definitions(spec), text::PLACES, lines::TEXT);
+        kernel(&self.name("lines"), &before, &params, lines::BODY, self.blocks(spec), THREADS as u32)
+    }
+
+    fn fold_kernels(&self, spec: &Spec, fold: &Fold) -> [Kernel; 2] {
+        let mut params = self.parameters(spec);
+        params.extend(fold.parameters());
+        let before = format!("{}{}{}", self.definitions(spec), fold.definitions(&self.shape), text::PLACES);
+        let (rows, columns, _) = self.shape.product();
+        let folded = self.shape.groups * rows * columns.div_ceil(THREADS);
+        [("terms", fold::TERMS, self.blocks(spec)), ("fold", fold::FOLD, folded)]
+            .map(|(name, body, blocks)| kernel(&self.name(name), &before, &params, body, blocks, THREADS as u32))
     }
 
     /// Returns the name of a kernel with this method.
