@@ -2,7 +2,7 @@
 
 use super::kernel::{EXP_BELOW, c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
 use super::layout::{collapse, halves};
-use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
+use super::occupancy::{BUSY_BLOCKS, CACHE, LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
 /// Number of bytes per thread below which a thread gets several rows, if there are enough threads: fewer bytes mean too
@@ -212,8 +212,10 @@ impl RowSplit {
         let most = if tensors[0].dtype == DType::F64 { 16 } else { 32 };
         let room = UNITS * UNIT_THREADS;
         let is_long = length > LARGEST_BLOCK * most;
-        // If blocks with a row each would leave SMs idle, a block has a chunk of a row.
-        let has_chunks = is_long && 2 * count < UNITS;
+        // A block has a chunk of a row if blocks with a row each would leave SMs idle, or if the cache cannot hold the rows of resident
+        // blocks until they are read again.
+        let resident = count.min(BUSY_BLOCKS) * length * size;
+        let has_chunks = is_long && (2 * count < UNITS || resident > CACHE);
         let shift = SHIFTED_BYTES[usize::from(is_long && !has_chunks)] / size;
         let shifted = length >= MIN_SHIFTED && common_pack(&tensors) == 1 && is_shifted(&tensors, shift);
         let pack = if shifted { shift } else { common_pack(&tensors) };
