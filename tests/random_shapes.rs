@@ -256,17 +256,19 @@ fn transpose_of_any_sides() {
         let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &order.map(|axis: usize| dims[axis])));
         file.add(&format!("transpose({x} -> {y}, dims: {order:?})"));
     }
-    // Few rows that are so long that threads interleave them.
-    for _ in 0..cases(6) {
+    // Few rows that are so long that threads hold columns, and few columns.
+    for _ in 0..cases(8) {
         let dtype = file.pick(&["bf16", "f16", "u8", "f32", "f64"]);
-        let (count, rows) = (file.pick(&[1, 1, 2, 4]), 2 + file.below(7));
-        let dims = [count, rows, 132_000 / (count * rows) + file.below(5)];
-        let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &[count, dims[2], rows]));
-        file.add(&format!("transpose({x} -> {y})"));
+        let (count, rows) = (file.pick(&[1, 1, 2, 4]), 2 + file.below(15));
+        let length = 132_000 / (count * rows) + file.below(5);
+        let dims = file.pick(&[[count, rows, length], [count, length, rows], [length, count, rows]]);
+        let order = file.pick(&[[0, 2, 1], [2, 1, 0], [1, 2, 0], [2, 0, 1]]);
+        let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &order.map(|axis: usize| dims[axis])));
+        file.add(&format!("transpose({x} -> {y}, dims: {order:?})"));
     }
     // Matrices that begin within a pack of the output.
     for (dtype, rows) in effort::chosen([("f32", 2), ("bf16", 4)]) {
-        let dims = [3, rows, (9 << 20) / (3 * 8) + file.below(5)];
+        let dims = [3, rows, (21 << 20) / (3 * 8) + file.below(5)];
         let (x, y) = (file.tensor(dtype, &dims), file.tensor(dtype, &[3, dims[2], rows]));
         file.add(&format!("transpose({x} -> {y})"));
     }

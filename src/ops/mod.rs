@@ -27,6 +27,7 @@ mod elementwise;
 mod embedding;
 mod error;
 pub mod expression;
+mod few_rows;
 mod formula;
 pub mod fused;
 mod fused_attention;

@@ -4,7 +4,7 @@ use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, p
 use super::layout::{collapse, halves, packs_of_rows};
 use super::occupancy::{CACHE, RESIDENT_BLOCKS, SECTOR, sectors_of};
 use super::ragged::RAGGED;
-use super::stream::{RowDivision, RowText};
+use super::stream::{RowDivision, RowReads, RowText};
 use super::*;
 
 /// Merges the dimensions after the first `skip_a` of one tensor, which are those after the first `skip_b` of the other,
@@ -176,7 +176,8 @@ fn stream(spec: &Spec, columns: &Columns) -> Option<RowDivision> {
         return None;
     }
     // Reading a pack of large elements takes as many loads as reading the elements one by one.
-    RowDivision::of(y, columns.length, columns.length < pack || pack <= 4)
+    let is_single = columns.length < pack || pack <= 4;
+    RowDivision::of(y, columns.length, if is_single { RowReads::Elements } else { RowReads::Packs })
 }
 
 /// Division among threads of the elements of a row: the part of input and output that belongs to one index.

@@ -42,6 +42,9 @@ pub const ROWS_BLOCK: u64 = 128;
 /// Granularity of memory accesses in bytes: a sector of a cache line.
 pub const SECTOR: u64 = 32;
 
+/// Size of a cache line in bytes. An access of a warp looks up one line after another.
+pub const LINE: u64 = 4 * SECTOR;
+
 /// Average number of sectors that hold a part of a row of this many bytes, over all rows of a contiguous tensor.
 pub fn sectors_of(bytes: u64) -> f64 {
     let divisor = 1 << bytes.trailing_zeros().min(SECTOR.ilog2());

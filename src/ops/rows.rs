@@ -2,7 +2,7 @@
 
 use super::kernel::{EXP_BELOW, c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
 use super::layout::{collapse, halves};
-use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
+use super::occupancy::{BUSY_BLOCKS, CACHE, LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
 /// Number of bytes per thread below which a thread gets several rows, if there are enough threads: fewer bytes mean too
@@ -40,6 +40,9 @@ const SHIFTED_BYTES: [u64; 2] = [8, 16];
 /// Size of a row in bytes below which rows are staged in shared memory, if they fill the device and no packs of 16
 /// bytes divide them. Otherwise, each store of a warp would write parts of many sectors.
 const STAGED_BYTES: u64 = 64;
+/// Size in bytes of sectors that warps access again, from which on rows are staged that do not fill the device: the cache takes 3 µs for
+/// them, and staging takes less than 1 µs.
+const STAGED_EXCESS: u64 = 12 << 20;
 
 /// Maximum length of a row in elements for which a position plus a pack fits a signed 32-bit number.
 const MAX_SHIFTED: u64 = 1 << 30;
@@ -212,8 +215,10 @@ impl RowSplit {
         let most = if tensors[0].dtype == DType::F64 { 16 } else { 32 };
         let room = UNITS * UNIT_THREADS;
         let is_long = length > LARGEST_BLOCK * most;
-        // If blocks with a row each would leave SMs idle, a block has a chunk of a row.
-        let has_chunks = is_long && 2 * count < UNITS;
+        // A block has a chunk of a row if blocks with a row each would leave SMs idle, or if the cache cannot hold the rows of resident
+        // blocks until they are read again.
+        let resident = count.min(BUSY_BLOCKS) * length * size;
+        let has_chunks = is_long && (2 * count < UNITS || resident > CACHE);
         let shift = SHIFTED_BYTES[usize::from(is_long && !has_chunks)] / size;
         let shifted = length >= MIN_SHIFTED && common_pack(&tensors) == 1 && is_shifted(&tensors, shift);
         let pack = if shifted { shift } else { common_pack(&tensors) };
@@ -231,6 +236,8 @@ impl RowSplit {
             true => (PIECE_THREADS, most / pack),
         };
         let several = (THREAD_BYTES / (packs * pack * size)).min(count * threads / room).max(1);
+        // Number of accesses of a warp to each sector of its rows.
+        let repeats = packs.min(SECTOR / (threads * pack * size).min(SECTOR));
         let is_short = pack * size < 16 && (pack + 1..STAGED_BYTES / size).contains(&length);
         let mut split = RowSplit {
             pack,
@@ -240,7 +247,9 @@ impl RowSplit {
             several: if is_long { 1 } else { several },
             chunks: 1,
             whole: !is_long,
-            staged: is_short && count * threads >= room && tensors.iter().all(|tensor| is_stageable(tensor)),
+            staged: is_short
+                && (count * threads >= room || (repeats - 1) * tensors[0].bytes() >= STAGED_EXCESS)
+                && tensors.iter().all(|tensor| is_stageable(tensor)),
             rows,
         };
         if has_chunks {

@@ -4,6 +4,7 @@
 //! any alignment.
 
 use super::kernel::{BLOCK, Parameter, bounds, c_type, geometry_param, index_type, param, u64_param};
+use super::occupancy::LINE;
 use super::ragged::RAGGED;
 use super::walk::ENOUGH_BLOCKS;
 use super::*;
@@ -17,8 +18,19 @@ pub struct RowDivision {
     length: u64,
     /// Number of elements in 16 bytes, which a thread writes at once.
     pack: u64,
-    /// Whether the elements of a pack are read one by one, instead of in packs.
-    single: bool,
+    /// How threads read the elements.
+    reads: RowReads,
+}
+
+/// How the threads of a [`RowDivision`] read elements.
+#[derive(Clone, Copy, Debug)]
+pub enum RowReads {
+    /// In packs of at most two rows, from which a thread writes a pack.
+    Packs,
+    /// One by one, for a pack that the thread writes.
+    Elements,
+    /// One by one, where neighbouring threads have neighbouring elements, which share cache lines.
+    Spread,
 }
 
 /// Kernel text that returns the address of the input row for an output row.
@@ -31,14 +43,14 @@ pub struct RowText<'a> {
 }
 
 impl RowDivision {
-    /// Returns the division of an output into rows of `length` elements, which are contiguous in the input too. With
-    /// `single`, elements are read one by one. `None` if the output has gaps or is not aligned to 16 bytes.
-    pub fn of(y: &Tensor, length: u64, single: bool) -> Option<RowDivision> {
+    /// Returns the division of an output into rows of `length` elements, which are contiguous in the input too. `None` if
+    /// the output has gaps or is not aligned to 16 bytes.
+    pub fn of(y: &Tensor, length: u64, reads: RowReads) -> Option<RowDivision> {
         if !y.contiguous() || y.align < 16 || length == 0 {
             return None;
         }
         let (total, pack) = (y.elements(), 16 / y.dtype.size());
-        Some(RowDivision { total, length, pack, single })
+        Some(RowDivision { total, length, pack, reads })
     }
 
     pub fn blocks(&self) -> u64 {
@@ -61,9 +73,13 @@ impl RowDivision {
             self.pack,
             self.length,
         );
-        let packs = if self.single { SINGLE } else { PACKS };
+        let (places, packs) = match self.reads {
+            RowReads::Packs => (PLACES, PACKS),
+            RowReads::Elements => (PLACES, SINGLE),
+            RowReads::Spread => ("", SPREAD),
+        };
         let text = row.text;
-        let body = format!("{PLACES}  auto row = [&](Place which, bool& inside) -> const E* {{\n{text}  }};\n{packs}");
+        let body = format!("{places}  auto row = [&](Place which, bool& inside) -> const E* {{\n{text}  }};\n{packs}");
         kernel::launch(name, &before, &params, &body, self.blocks(), BLOCK)
     }
 }
@@ -87,7 +103,13 @@ pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option
     if walks || last == 1 || y.elements() < pack * u64::from(BLOCK) * ENOUGH_BLOCKS {
         return None;
     }
-    let stream = RowDivision::of(y, last, last < pack)?;
+    let is_near = outer.strides[0].last().is_some_and(|stride| stride * y.dtype.size() < LINE);
+    let reads = match last < pack {
+        true if is_near => RowReads::Spread,
+        true => RowReads::Elements,
+        false => RowReads::Packs,
+    };
+    let stream = RowDivision::of(y, last, reads)?;
     let (params, text) = match last < pack {
         true => (Vec::new(), constant_rows(&outer)),
         false => (vec![geometry_param("outer", &outer)], "    return x + outer.offset(which, 0);\n".to_owned()),
@@ -135,7 +157,22 @@ const PACKS: &str = r#"  const Place left = length - (e - which * length);
   put_row(y, (i64)e, (i64)total, v);
 "#;
 
-/// Kernel text that reads the elements of any number of rows one by one.
+/// Kernel text that reads the elements of any number of rows one by one; the elements of a thread are a block apart.
+const SPREAD: &str = r#"  const Place length = LENGTH, total = (Place)total_elements, begin = (Place)blockIdx.x * (256 * V) + threadIdx.x;
+  E held[V] = {};
+#pragma unroll
+  for (u32 v = 0; v < V; v++) {
+    const Place e = begin + v * 256, which = e / length;
+    if (e >= total) continue;
+    bool inside = true;
+    const E* from = row(which, inside);
+    if (inside) held[v] = from[e - which * length];
+  }
+#pragma unroll
+  for (u32 v = 0; v < V; v++) if (begin + v * 256 < total) y[begin + v * 256] = held[v];
+"#;
+
+/// Kernel text that reads the elements of any number of rows one by one, for a pack of the output.
 const SINGLE: &str = r#"  Place at = which, column = e - which * length;
   Pack<E, V> v = {};
   bool inside = true;

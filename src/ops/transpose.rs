@@ -1,5 +1,6 @@
 //! `transpose`: permutes the dimensions of a tensor.
 
+use super::few_rows::FewRows;
 use super::interleave::{Interleaved, WALKED, WALKED_TENSOR};
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::occupancy::SECTOR;
@@ -72,6 +73,9 @@ impl Operation for Transpose {
     fn cost(&self, spec: &Spec) -> Cost {
         let (dims, strides) = moved(spec);
         let all = layout::by_output(dims, &strides);
+        if let Some(rows) = FewRows::of(spec, &all) {
+            return rows.cost(spec);
+        }
         if let Some(rows) = Interleaved::of(spec, &all) {
             return rows.cost(spec);
         }
@@ -106,8 +110,9 @@ impl Operation for Transpose {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (dims, strides) = moved(spec);
         let all = layout::by_output(dims, &strides);
-        let of_few = Interleaved::of(spec, &all).map(|rows| rows.launch(spec));
+        let of_few = FewRows::of(spec, &all).map(|rows| rows.launch(spec));
         let launch = of_few
+            .or_else(|| Some(Interleaved::of(spec, &all)?.launch(spec)))
             .or_else(|| Some(WordTiles::of(spec, &all)?.launch(spec)))
             .or_else(|| Some(Tiles::of(spec)?.launch(spec)))
             .or_else(|| stream::moved("transpose", spec, dims, &strides));

@@ -2,14 +2,12 @@
 //! of two or four rows, and transposes them in registers into words of neighbouring elements of the output.
 
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
-use super::occupancy::{MOVED_AT_ONCE, SECTOR, UNITS, WARP};
+use super::occupancy::{LINE, MOVED_AT_ONCE, UNITS, WARP};
 use super::ragged::RAGGED;
 use super::*;
 
 /// Size of a tile in bytes: four packs of 16 bytes for each thread, whose loads are in flight at the same time.
 const TILE: u64 = 4 * 16 * BLOCK as u64;
-/// Size of a cache line in bytes. A side with fewer contiguous elements takes further dimensions.
-const LINE: u64 = 4 * SECTOR;
 /// Size of a word of shared memory in bytes, and of a pack.
 const WORD: u64 = 4;
 const PACK: u64 = 16;
@@ -51,7 +49,7 @@ impl WordTiles {
         if size > 2 || to[last] != 1 || along == last || y.bytes() < UNITS * TILE {
             return None;
         }
-        // The shorter side takes the next dimension that continues its contiguous elements.
+        // The shorter side takes the next dimension that continues its contiguous elements, until it has a cache line.
         let mut sides = [vec![along], vec![last]];
         loop {
             let lengths = [0, 1].map(|side| sides[side].iter().map(|&axis| all.dims[axis]).product::<u64>());

@@ -36,6 +36,8 @@ const SIZES: &str = "param dtype = f32
   buffer sums: dtype[300, 5]
   buffer spread: dtype[25000, 5]
   buffer three: dtype[3, 33]
+  buffer strips: dtype[3, 50001]
+  buffer stripes: dtype[50001, 3]
   buffer everywhere: i32[140000]
   buffer numbers: dtype[140000]
   buffer totals: dtype[1400]
@@ -43,6 +45,8 @@ const SIZES: &str = "param dtype = f32
     transpose(wide -> turned)
     transpose(turned -> wide)
     transpose(odd -> of_odd)
+    transpose(strips -> stripes)
+    transpose(stripes -> strips)
     scatter(many, places, combine: add -> rows)
     scatter(pairs, places, combine: add -> few)
     rope(turns, angles, angles -> rotated)
