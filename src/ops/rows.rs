@@ -40,9 +40,6 @@ const SHIFTED_BYTES: [u64; 2] = [8, 16];
 /// Size of a row in bytes below which rows are staged in shared memory, if they fill the device and no packs of 16
 /// bytes divide them. Otherwise, each store of a warp would write parts of many sectors.
 const STAGED_BYTES: u64 = 64;
-/// Size in bytes of sectors that warps access again, from which on rows are staged that do not fill the device: the cache takes 3 µs for
-/// them, and staging takes less than 1 µs.
-const STAGED_EXCESS: u64 = 12 << 20;
 
 /// Maximum length of a row in elements for which a position plus a pack fits a signed 32-bit number.
 const MAX_SHIFTED: u64 = 1 << 30;
@@ -236,8 +233,6 @@ impl RowSplit {
             true => (PIECE_THREADS, most / pack),
         };
         let several = (THREAD_BYTES / (packs * pack * size)).min(count * threads / room).max(1);
-        // Number of accesses of a warp to each sector of its rows.
-        let repeats = packs.min(SECTOR / (threads * pack * size).min(SECTOR));
         let is_short = pack * size < 16 && (pack + 1..STAGED_BYTES / size).contains(&length);
         let mut split = RowSplit {
             pack,
@@ -247,9 +242,7 @@ impl RowSplit {
             several: if is_long { 1 } else { several },
             chunks: 1,
             whole: !is_long,
-            staged: is_short
-                && (count * threads >= room || (repeats - 1) * tensors[0].bytes() >= STAGED_EXCESS)
-                && tensors.iter().all(|tensor| is_stageable(tensor)),
+            staged: is_short && count * threads >= room && tensors.iter().all(|tensor| is_stageable(tensor)),
             rows,
         };
         if has_chunks {
