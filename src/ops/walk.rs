@@ -7,7 +7,7 @@
 
 use super::kernel::{BLOCK, Parameter, c_type, compute_type, geometry_param, index_type, param, u64_param};
 use super::layout::{by_output, halves};
-use super::occupancy::{LINE, SECTOR, WARP};
+use super::occupancy::{SECTOR, WARP};
 use super::*;
 
 /// Number of blocks that must remain if threads get larger packs, or more of them: several per SM of a large device.
@@ -164,11 +164,8 @@ impl Walk {
         let most = (0..outputs).map(stored).fold((NARROWEST / narrowest).min(WIDEST / widest), u64::min).max(1);
         // Outputs are written in whole packs; inputs may be read in smaller pieces.
         let along = (0..outputs).all(|output| inner(output) == 1);
-        // True if neighbouring elements of an input share a sector, which neighbouring threads then access together. In long rows, they
-        // also share cache lines, unless that would split the packs of another input.
-        let is_alone = neighbours.iter().all(|&operand| operand < outputs);
-        let nearest = if is_alone && length >= u64::from(BLOCK) { LINE } else { SECTOR };
-        let is_near = |input: usize| inner(input) > 1 && inner(input) * size(input) < nearest;
+        // True if neighbouring elements of an input share a sector, which neighbouring threads then access together.
+        let is_near = |input: usize| inner(input) > 1 && inner(input) * size(input) < SECTOR;
         let is_packed = along && !(outputs..operands.len()).any(is_near);
         let fits = |pack: &u64| *pack == 1 || (is_packed && *pack <= length && enough(*pack));
         let widths = |operand: usize, pack: u64| {
