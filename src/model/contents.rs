@@ -20,13 +20,20 @@ const MAX_CYCLES: u32 = 8;
 const UNKNOWN: f64 = f64::NAN;
 
 /// Contents of memories at a point of the run.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Contents {
+    /// Whether elements are unknown that a device may compute with another value than the reference, since rounding determines them.
+    are_certain: bool,
     /// Elements of the memories that operations have written, in row-major order. A missing memory has its initial contents.
     written: FxHashMap<MemoryId, Arc<[f64]>>,
 }
 
 impl Contents {
+    /// Contents before the first operation.
+    fn initial(are_certain: bool) -> Contents {
+        Contents { are_certain, written: FxHashMap::default() }
+    }
+
     /// Elements of a memory; `None` if it is too large or does not hold whole numbers.
     fn memory(&self, memory: MemoryId, program: &Program) -> Option<Arc<[f64]>> {
         if let Some(known) = self.written.get(&memory) {
@@ -96,9 +103,16 @@ impl Contents {
         };
         let mut results: Vec<Vec<f64>> = outputs.iter().map(before).collect::<Option<_>>()?;
         let slices: Vec<&[f64]> = known.iter().map(Vec::as_slice).collect();
+        let certain = self.are_certain.then(|| spec.certain_elements(&slices, results.clone()));
         spec.operation.reference(spec, &slices, &mut results);
         for (tensor, values) in spec.outputs.iter().zip(&mut results) {
             values.iter_mut().for_each(|value| *value = tensor.dtype.round(*value));
+        }
+        for (values, certain) in results.iter_mut().zip(certain.iter().flatten()) {
+            values
+                .iter_mut()
+                .zip(certain)
+                .for_each(|(value, is_certain)| *value = if *is_certain { *value } else { UNKNOWN });
         }
         Some(results)
     }
@@ -110,7 +124,7 @@ impl Contents {
             let both = own.iter().zip(&*others).map(|(own, other)| if own == other { *own } else { UNKNOWN });
             Some((memory, both.collect()))
         };
-        Contents { written: other.written.keys().filter_map(|memory| common(*memory)).collect() }
+        Contents { written: other.written.keys().filter_map(|memory| common(*memory)).collect(), ..*self }
     }
 
     /// Number of unknown elements of the memories that operations have written.
@@ -132,12 +146,24 @@ fn places(view: ViewId, program: &Program) -> impl Iterator<Item = usize> {
 }
 
 impl Program {
-    /// Sets [`Spec::sizes`] of all operations whose sizes the text determines, in every iteration.
+    /// Sets [`Spec::sizes`] and [`Spec::has_certain_sizes`] of all operations whose sizes the text determines, in every iteration.
     pub fn derive_sizes(&mut self) {
         if self.specs.iter().all(|spec| spec.operation.sizing(spec).is_empty()) {
             return;
         }
-        let mut contents = Contents::default();
+        for are_certain in [true, false] {
+            let mut contents = self.contents_before_cycle(Contents::initial(are_certain));
+            for slot in 0..self.cycle.len() {
+                for op in self.cycle[slot].ids() {
+                    self.set_sizes(slot, op, &contents);
+                    contents.run(op, &self.cycle[slot], self);
+                }
+            }
+        }
+    }
+
+    /// Contents at the beginning of every cycle, from those before the setup.
+    fn contents_before_cycle(&self, mut contents: Contents) -> Contents {
         if let Some(setup) = self.around.setup.clone() {
             setup.cycle.iter().for_each(|step| step.ids().for_each(|op| contents.run(op, step, &setup)));
         }
@@ -157,12 +183,7 @@ impl Program {
                 break;
             }
         }
-        for slot in 0..self.cycle.len() {
-            for op in self.cycle[slot].ids() {
-                self.set_sizes(slot, op, &contents);
-                contents.run(op, &self.cycle[slot], self);
-            }
-        }
+        contents
     }
 
     /// Sets the sizes of an operation from the contents before it.
@@ -170,14 +191,14 @@ impl Program {
         let OpKind::Run(id) = self.cycle[slot].op(op).kind else { return };
         let (spec, inputs) = (self.spec(id), self.cycle[slot].inputs(op));
         let sizing = spec.operation.sizing(spec);
-        if sizing.is_empty() {
+        if sizing.is_empty() || spec.sizes.is_some() {
             return;
         }
         let whole = |values: Vec<f64>| values.into_iter().map(|value| value as i64).collect();
         let known = sizing.iter().map(|input| contents.view(inputs[*input], self).map(whole));
         let sizes: Option<Vec<Vec<i64>>> = known.collect();
         if sizes.is_some() {
-            let spec = Spec { sizes: sizes.map(Arc::new), ..spec.clone() };
+            let spec = Spec { sizes: sizes.map(Arc::new), has_certain_sizes: contents.are_certain, ..spec.clone() };
             let id = SpecId::from(self.specs.insert_full(spec).0);
             self.cycle[slot].ops[op.index()].kind = OpKind::Run(id);
         }
@@ -188,6 +209,7 @@ impl Program {
 mod tests {
     use super::*;
     use crate::model;
+    use crate::ops::Launch;
 
     /// The program of a text, with the sizes of its operations.
     fn program(text: &str) -> Program {
@@ -228,7 +250,37 @@ mod tests {
         assert_eq!(sizes("buffer x: f32[3]", "cast(x -> ends)"), None);
     }
 
-    /// The same text computes the same numbers whether or not lengths are known ahead.
+    /// The only `grouped_gemm` of a file whose setup has this statement, of 32 rows or terms in one group that ends at `end`.
+    fn product(setup: &str, operands: &str) -> Spec {
+        let program = program(&format!(
+            "buffer end: i32[1] = zeros
+             setup {{ {setup} }}
+             step {{ grouped_gemm({operands}, end -> _) }}"
+        ));
+        let grouped = |op| program.op_spec(op).filter(|spec| spec.operation.name() == "grouped_gemm");
+        program.cycle[0].ops.iter().find_map(grouped).expect("the step has one").clone()
+    }
+
+    #[test]
+    fn the_library_multiplies_a_single_group_that_is_certain() {
+        let (rows, depth) = ("bf16[32, 64], bf16[1, 64, 128]", "bf16[64, 32], bf16[32, 128]");
+        let depth_of = |spec: &Spec| match &spec.launch()[..] {
+            [Launch::Gemm(gemm, None)] => Some((gemm.k, gemm.a.operand, gemm.b.operand, gemm.c.operand)),
+            _ => None,
+        };
+        assert_eq!(depth_of(&product("map(end + 32 -> end)", rows)), Some((64, 0, 1, 3)));
+        assert_eq!(depth_of(&product("map(floor(32 * pow(end + 1, 0.3)) -> end)", rows)), Some((64, 0, 1, 3)));
+        assert_eq!(depth_of(&product("fill(24 -> end)", depth)), Some((24, 0, 1, 3)));
+        // Rows behind the group are zero, and so is the result of a group without terms.
+        assert_eq!(depth_of(&product("fill(24 -> end)", rows)), None);
+        assert_eq!(depth_of(&product("", depth)), None);
+        // A device may round the power to less than 32.
+        let rounded = product("map(floor(pow(end + 2, 5)) -> end)", rows);
+        assert_eq!((rounded.sizes.as_deref(), rounded.has_certain_sizes), (Some(&vec![vec![32]]), false));
+        assert_eq!(depth_of(&rounded), None);
+    }
+
+    /// The same text computes the same numbers whether or not the lengths of several groups or sequences are known ahead.
     #[test]
     fn kernels_do_not_depend_on_contents() {
         let program = program(

@@ -159,6 +159,7 @@ impl Analyzer<'_> {
             team,
             live: None,
             sizes: None,
+            has_certain_sizes: false,
             threads,
             known_cost: Default::default(),
         })

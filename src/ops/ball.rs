@@ -169,6 +169,8 @@ impl Precision {
                 let by = (x.radius + value.abs() * y.radius) / (y.value.abs() - y.radius);
                 self.rounded(value, moved(by), || (-value).mul_add(y.value, x.value) == 0.0)
             }
+            // C and its successors define powers of one to be one.
+            Binary::Pow if x == Ball::exact(1.0) => Ball::exact(value),
             Binary::Pow => {
                 let base = x.value.abs();
                 let whole = y.radius == 0.0 && y.value.fract() == 0.0;

@@ -255,6 +255,24 @@ pub(super) fn compare(expression: &Expression, spec: &Spec, inputs: &[&[f64]], a
     checks
 }
 
+/// Returns for each element of each output whether every device computes exactly the value of the expression.
+pub(super) fn certain(expression: &Expression, spec: &Spec, inputs: &[&[f64]]) -> Vec<Vec<bool>> {
+    let precision = Precision::of(compute_type(spec));
+    let mut certain: Vec<Vec<bool>> =
+        spec.outputs.iter().map(|output| vec![false; output.elements() as usize]).collect();
+    let mut balls = Vec::new();
+    visit_groups(spec.outputs[0].dims, &spec.inputs, inputs, certain[0].len(), |places, inputs| {
+        for (place, index) in places.enumerate() {
+            let elements: Vec<f64> = inputs.iter().map(|input| input[place]).collect();
+            expression.enclose(precision, &elements, &mut balls);
+            for (own, output) in certain.iter_mut().zip(expression.outputs()) {
+                own[index] = balls[usize::from(*output)].radius == 0.0;
+            }
+        }
+    });
+    certain
+}
+
 /// Returns the kernel that evaluates `expression` for each element of the outputs, which all have the same shape.
 pub fn launch(name: &str, expression: &Expression, spec: &Spec) -> Launch {
     let tasks = [task(expression, spec)];

@@ -82,19 +82,23 @@ pub fn workspace(launches: &[Launch]) -> u64 {
 }
 
 impl Launch {
-    /// Replaces operand `n` of a kernel by `operands[n]`; returns any other launch unchanged.
+    /// Replaces operand `n` of kernels and of a plain product by `operands[n]`.
     pub(super) fn with_operands(mut self, operands: &[u8]) -> Launch {
-        if let Launch::Kernel(kernel) = &mut self {
-            for arg in &mut kernel.args {
-                match arg {
-                    Arg::Operand(operand) => *operand = operands[usize::from(*operand)],
-                    Arg::TensorMap(map) => {
-                        if let MapBase::Operand(operand) = &mut map.base {
-                            *operand = operands[usize::from(*operand)];
-                        }
+        let replace = |operand: &mut u8| *operand = operands[usize::from(*operand)];
+        if let Launch::Gemm(gemm, _) = &mut self {
+            let matrices = [&mut gemm.a, &mut gemm.b, &mut gemm.c].map(|matrix| &mut matrix.operand);
+            matrices.into_iter().filter(|operand| **operand != Matrix::WORKSPACE).for_each(replace);
+            gemm.epilogue.iter_mut().flat_map(|epilogue| &mut epilogue.bias).for_each(replace);
+        }
+        for arg in self.kernels_mut().iter_mut().flat_map(|kernel| &mut kernel.args) {
+            match arg {
+                Arg::Operand(operand) => replace(operand),
+                Arg::TensorMap(map) => {
+                    if let MapBase::Operand(operand) = &mut map.base {
+                        replace(operand);
                     }
-                    _ => {}
                 }
+                _ => {}
             }
         }
         self

@@ -373,8 +373,10 @@ pub struct Spec {
     /// `grouped_gemm`. `None` if the shapes determine it. Costs use it; kernels do not.
     pub live: Option<LiveRows>,
     /// Contents of the inputs that [`Operation::sizing`] lists, in its order, if the text determines them; otherwise `None`. Costs use
-    /// them; kernels do not.
+    /// them. Launches may depend on them only if they are certain.
     pub sizes: Option<Arc<Vec<Vec<i64>>>>,
+    /// Whether every device computes exactly the contents of `sizes`: no rounding determines them. False without `sizes`.
+    pub has_certain_sizes: bool,
     /// Number of threads of the CPU that run the operation on a host stream; `None` on the device.
     pub threads: Option<NonZeroU32>,
     /// The cost of the operation; empty until `cost` is called for the first time.
@@ -415,6 +417,7 @@ impl Spec {
             team: Team::ALONE,
             live: None,
             sizes: None,
+            has_certain_sizes: false,
             threads: None,
             known_cost: KnownCost::default(),
         }
@@ -426,6 +429,20 @@ impl Spec {
             Some(_) => host::cost(self),
             None => self.operation.cost(self),
         })
+    }
+
+    /// Returns for each element of each output whether every device computes exactly the value of the reference. `outputs` holds the
+    /// previous contents of the outputs.
+    pub fn certain_elements(&self, inputs: &[&[f64]], mut outputs: Vec<Vec<f64>>) -> Vec<Vec<bool>> {
+        if let Some(expression) = self.operation.elements(self) {
+            return elementwise::certain(&expression, self, inputs);
+        }
+        let tolerances = self.operation.enclose(self, inputs, &mut outputs);
+        let certain = |(tolerance, values): (Tolerance, &Vec<f64>)| match tolerance {
+            Tolerance::Exact => vec![true; values.len()],
+            Tolerance::Within(radii) => radii.iter().map(|radius| *radius == 0.0).collect(),
+        };
+        tolerances.into_iter().zip(&outputs).map(certain).collect()
     }
 
     /// Returns the costs of the launches, of which there are `launches`; `None` if only the sum of their costs is

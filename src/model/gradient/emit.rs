@@ -201,6 +201,7 @@ impl Analyzer<'_> {
             team: step.team,
             live: None,
             sizes: None,
+            has_certain_sizes: false,
             threads: None,
             known_cost: Default::default(),
         })

@@ -182,13 +182,8 @@ impl Gate {
         let inputs = spec.inputs.len();
         // In the spec of the product alone, the output follows its own inputs directly.
         let number = |operand: u8| if usize::from(operand) == self.factors { inputs as u8 + 1 } else { operand };
-        let to_sums = |launch: Launch| match launch {
-            Launch::Gemm(mut gemm, kernel) => {
-                gemm.c.operand = number(gemm.c.operand);
-                Launch::Gemm(gemm, kernel)
-            }
-            kernel => kernel.with_operands(&(0..=self.factors as u8).map(number).collect::<Vec<u8>>()),
-        };
+        let numbers: Vec<u8> = (0..=self.factors as u8).map(number).collect();
+        let to_sums = |launch: Launch| launch.with_operands(&numbers);
         let (output, sums, expression) = (&spec.outputs[0], &spec.outputs[1], self.expression());
         let (last, half) = (output.dims.len() - 1, output.dims[output.dims.len() - 1]);
         let both = |operand: Walked, axis: usize| [0, half].map(|from| operand.cut(axis, from, half));

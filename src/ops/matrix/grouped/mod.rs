@@ -5,6 +5,7 @@ mod bulk;
 mod join;
 mod kernel;
 mod shifted;
+mod single;
 mod stores;
 mod text;
 mod times;
@@ -124,12 +125,17 @@ impl Operation for GroupedGemm {
     fn cost(&self, spec: &Spec) -> Cost {
         match Gate::of(spec, FACTORS) {
             Some(gate) => gate.cost(spec, self.cost(&gate.sums(spec))),
+            None if let Some(product) = single::product(spec) => product.cost(),
             None => Tiling::of(spec).of_live(spec).launch_costs(spec).into_iter().sum(),
         }
     }
 
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
-        if Gate::of(spec, FACTORS).is_some() { Vec::new() } else { Tiling::of(spec).of_live(spec).launch_costs(spec) }
+        match single::product(spec) {
+            _ if Gate::of(spec, FACTORS).is_some() => Vec::new(),
+            Some(product) => product.operation.launch_costs(&product),
+            None => Tiling::of(spec).of_live(spec).launch_costs(spec),
+        }
     }
 
     fn sizing(&self, _: &Spec) -> Vec<usize> {
@@ -194,11 +200,20 @@ impl Operation for GroupedGemm {
     }
 
     /// Returns the launches of the copies of factors, if any, of the product, and of the kernel that adds parts of
-    /// shared tiles, if blocks may share tiles.
+    /// shared tiles, if blocks may share tiles; of a single group that is known ahead, those of `gemm`.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         match Gate::of(spec, FACTORS) {
             Some(gate) => gate.launch(spec, self.launch(&gate.sums(spec))),
+            None if let Some(product) = single::product(spec) => single::launches(product.launch()),
             None => Tiling::of(spec).launches(spec),
+        }
+    }
+
+    /// Returns the launches of `gemm` that need less workspace, for a single group that is known ahead.
+    fn sparing_launch(&self, spec: &Spec) -> Option<Vec<Launch>> {
+        match Gate::of(spec, FACTORS) {
+            Some(gate) => Some(gate.launch(spec, self.sparing_launch(&gate.sums(spec))?)),
+            None => Some(single::launches(single::product(spec)?.sparing_launch()?)),
         }
     }
 
@@ -209,6 +224,7 @@ impl Operation for GroupedGemm {
     fn implementation(&self, spec: &Spec) -> Option<&'static str> {
         match Gate::of(spec, FACTORS) {
             Some(_) => Some(gated::IMPLEMENTATION),
+            None if single::product(spec).is_some() => Some(single::IMPLEMENTATION),
             None => Tiling::of(spec).implementation(),
         }
     }
