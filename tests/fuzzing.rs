@@ -87,14 +87,14 @@ fn generated_files_use_the_whole_language() {
         constructs.add(&text, &ast);
         operations.extend(constructs::operations(&program).map(|operation| operation.name()));
         if number % 50 == 49 && unused(&constructs, &operations).is_empty() {
-            println!("{number} files use all of it");
+            println!("{} files use all of it", number + 1);
             break;
         }
     }
     assert_eq!(unused(&constructs, &operations), BTreeMap::new());
 }
 
-/// What of the language no text and no program uses, by its kind.
+/// Parts of the language that no text and no program uses, by kind.
 fn unused(constructs: &Constructs, operations: &BTreeSet<&str>) -> BTreeMap<&'static str, Vec<String>> {
     let found = &constructs.words;
     let missing = |all: &[&str], found: &dyn Fn(&str) -> bool| -> Vec<String> {

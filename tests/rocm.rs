@@ -249,7 +249,8 @@ fn inside() {
     if !common::effort::is_long() {
         let of_names = sources.chunk_by(|one, next| one.name == next.name);
         let turn = common::effort::turn();
-        let one_each = common::effort::chosen(of_names.map(|sources| &sources[turn % sources.len()]));
+        let one_each =
+            common::effort::chosen(of_names.map(|sources| &sources[turn / common::effort::SIXTH % sources.len()]));
         sources = one_each.skip((place + turn) % architectures.len()).step_by(architectures.len()).cloned().collect();
     }
     println!("{} kernels by hipRTC {} for {architecture}", sources.len(), hiprtc.version());

@@ -118,7 +118,7 @@ pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Res
     }
     let loaded = exec::compile(&settled, &settings)?;
     exec::check_scenario(file, &settled, &loaded)?;
-    let topology = Topology::of(&backends::profile(&settings)?);
+    let topology = Topology::of(&backends::profile_for(&settings, &settled.env)?);
     rows.push(("workload", format!("{} ({})", loaded.origin, loaded.compiled.name)));
     rows.push(("has", summary(&loaded.compiled, topology)));
     let kernels = loaded.compiled.program().specs.iter().filter_map(user_kernel).map(|kernel| kernel.name.to_string());

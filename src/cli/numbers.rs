@@ -13,6 +13,7 @@ pub(super) fn parse_error_text(error: &clap::Error) -> String {
         match source.kind() {
             IntErrorKind::PosOverflow => "the number is too large",
             IntErrorKind::NegOverflow => "the number is too small",
+            IntErrorKind::InvalidDigit if is_negative(error) => "a whole number from 0 on is expected",
             _ => NO_NUMBER,
         }
     } else if source.is::<ParseFloatError>() {
@@ -21,6 +22,12 @@ pub(super) fn parse_error_text(error: &clap::Error) -> String {
         return text;
     };
     text.replace(&source.to_string(), expected)
+}
+
+/// True if the value that an error names begins with a minus sign.
+fn is_negative(error: &clap::Error) -> bool {
+    let value = error.get(clap::error::ContextKind::InvalidValue);
+    matches!(value, Some(clap::error::ContextValue::String(text)) if text.starts_with('-'))
 }
 
 /// The tip for an option that takes a whole number; `None` for other options.

@@ -237,7 +237,7 @@ fn of_another_command(name: &str) -> Option<String> {
 fn negative(number: &str, words: &[String]) -> Option<String> {
     let at = words.iter().position(|word| word == number)?;
     let option = words.get(at.checked_sub(1)?).filter(|word| word.starts_with("--"))?;
-    whole_number(option).or_else(|| Some(format!("`{option}` takes no negative number")))
+    whole_number(option)
 }
 
 /// The tip for a word that belongs to no option: a pair without its option or with spaces, or values with spaces between them.

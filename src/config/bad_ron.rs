@@ -136,12 +136,12 @@ fn rebracketed(error: &Error, field: &str, value: &str) -> Option<String> {
         Error::ExpectedNamedStructLike(SPAN) if !is_group => {
             let quoted = value.starts_with('"');
             let bound = |text: &str| if quoted { format!("\"{text}\"") } else { text.to_owned() };
-            Some(match value.trim_matches('"').split_once("..") {
-                Some(("", to)) => format!("write `{field}: (to: {})`", bound(to.trim_start_matches('='))),
+            let range = value.trim_matches('"').split_once("..").map(|(from, to)| (from, to.trim_start_matches('=')));
+            Some(match range {
+                Some(("", "")) => return None,
+                Some(("", to)) => format!("write `{field}: (to: {})`", bound(to)),
                 Some((from, "")) => format!("write `{field}: (from: {})`", bound(from)),
-                Some((from, to)) => {
-                    format!("write `{field}: (from: {}, to: {})`", bound(from), bound(to.trim_start_matches('=')))
-                }
+                Some((from, to)) => format!("write `{field}: (from: {}, to: {})`", bound(from), bound(to)),
                 None => format!("write `{field}: (from: {value})` or `{field}: (to: {value})`"),
             })
         }

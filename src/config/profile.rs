@@ -357,6 +357,10 @@ impl Profile {
         let times = [
             ("kernel_floor", &self.kernel_floor),
             ("memory_latency", &self.memory_latency),
+            ("memory_wait", &self.memory_wait),
+            ("memset_latency", &self.memset_latency),
+            ("block_exchange", &self.block_exchange),
+            ("block_handoff", &self.block_handoff),
             ("host_link.latency", &self.host_link.latency),
             ("host_link.kernel_other_way", &self.host_link.kernel_other_way),
             ("matrix_floor", &self.matrix_floor),

@@ -164,7 +164,7 @@ fn measured(text: String, dimension: Dimension, end: f64, what: &str, examples: 
             text,
             &format!("{what} is a positive number in digits and its unit, such as {examples}"),
         )),
-        None => Err(InvalidValue::new(text, &format!("{what} has its unit"))),
+        None => Err(InvalidValue::new(text, &format!("{what} has its unit, such as {examples}"))),
         Some(value) if value < 1.0 => Err(InvalidValue::new(text, "it is too small")),
         Some(value) if value >= end => Err(InvalidValue::new(text, "it is too large")),
         Some(value) => Ok(value),

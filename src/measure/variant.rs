@@ -338,7 +338,7 @@ fn expectations(request: &Request, evidence: &[Evidence]) -> Vec<ExpectationReco
             "held" => 1,
             _ => 2,
         };
-        let nowhere = || ("failed", Some("no rank has operations of it".to_owned()));
+        let nowhere = || ("failed", Some("no rank has the operations that this expectation names".to_owned()));
         let (verdict, why) = evidence.iter().filter_map(of_rank).min_by_key(order).unwrap_or_else(nowhere);
         ExpectationRecord { text, place, verdict: verdict.to_owned(), why }
     });

@@ -40,7 +40,7 @@ const WAITS: f64 = 0.05;
 const MOSTLY: f64 = 0.5;
 
 /// Mean gap on the chain up to which a gap is an ordinary one between dependent operations: on an H100, `queue_switch` observes 2.8 µs
-/// on a stream and 3.4 µs between streams. Operations that find no free units wait longer.
+/// on a stream and 3.4 µs between streams, and 4 µs is above both. Operations that find no free units wait longer.
 const ORDINARY_GAP: Nanos = Nanos(4_000);
 
 /// Mean time from the start of one operation to that of the next, over all streams, up to which the device's front end limits them: an
@@ -127,16 +127,16 @@ pub fn verdict(
         "idle" => Some((split.idle_ns, AT_ENDS)),
         _ => None,
     };
-    if let Some((_, when)) = gap.filter(|(gap, _)| *gap > ORDINARY_GAP) {
+    if let Some((_, when)) = gap.filter(|(gap, _)| *gap > ORDINARY_GAP && beside_others(analysis, time) > MOSTLY) {
         let operations: usize = categories.iter().map(|category| category.operations).sum();
         let interval = Nanos(split.time_ns.0 / operations.max(1) as i64);
-        if interval <= START_INTERVAL {
-            name = format!("bound by the rate at which the device starts operations, one every {interval}");
-            help = FEWER_STARTS;
-        } else if beside_others(analysis, time) > MOSTLY {
-            name = "bound by operations of other streams".to_owned();
-            (what, help) = (format!("{when}, mostly while other streams run operations"), NO_FREE_UNITS);
-        }
+        what = format!("{when}, mostly while other streams run operations");
+        (name, help) = if interval <= START_INTERVAL {
+            let name = format!("bound by the rate at which the device starts operations, one every {interval}");
+            (name, FEWER_STARTS)
+        } else {
+            ("bound by operations of other streams".to_owned(), NO_FREE_UNITS)
+        };
     }
     if share > NEARLY_ALL && help == EARLIER {
         help = LESS;

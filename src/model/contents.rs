@@ -22,7 +22,7 @@ const UNKNOWN: f64 = f64::NAN;
 /// Contents of memories at a point of the run.
 #[derive(Clone)]
 struct Contents {
-    /// Whether elements are unknown that a device may compute with another value than the reference, since rounding determines them.
+    /// True if elements that rounding determines count as unknown, since a device may compute another value than the reference.
     are_certain: bool,
     /// Elements of the memories that operations have written, in row-major order. A missing memory has its initial contents.
     written: FxHashMap<MemoryId, Arc<[f64]>>,

@@ -55,7 +55,7 @@ impl Analyzer<'_> {
     pub(super) fn drawn(&mut self, draw: u32, symbol: Symbol, span: SrcSpan) -> Value {
         let Some(iteration) = self.iteration else {
             let name = self.names.name(symbol).to_owned();
-            let more = "; a buffer has room for the most, and the step uses a slice of it: `x[0..n]`";
+            let more = "; declare a buffer with the largest size, and use a slice of it in the step: `x[0..n]`";
             return self.fail_value(ModelError::OutsideStep { name, more, at: span.into() });
         };
         self.cycle_use.all = true;
@@ -284,7 +284,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// What to write for a distribution of other tools, as a help; `None` if it is not known.
+/// Help for a distribution of other tools; `None` if it is not known.
 fn elsewhere(name: &str) -> Option<&'static str> {
     const ELSEWHERE: [(&[&str], &str); 3] = [
         (

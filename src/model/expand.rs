@@ -161,7 +161,7 @@ impl<'a> Analyzer<'a> {
         if !self.failed() && self.program.cycle.iter().all(|step| step.ops.is_empty()) {
             let help = if self.program.by_rank {
                 "every rank needs an operation: call a collective outside of an `if` on `rank`, since all ranks of its group take part, \
-                 and give a rank without work `nop()`"
+                 and give a rank without work `nop()`; or check the condition or the range for these parameters"
             } else {
                 "write one, such as `nop()`; if an `if` or a `for` contains one, check the condition or the range for these parameters"
             };

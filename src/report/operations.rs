@@ -61,7 +61,7 @@ pub(super) fn groups(rank: &RankRecord) -> Vec<OperationGroup<'_>> {
     groups
 }
 
-/// Folder of the shipped modules in the places of operations.
+/// Folder of the shipped modules in the places of operations. A module of a user in a folder of this name is shown alike.
 const SHIPPED: &str = "std/";
 
 /// The parts `file.aorta` and `12:5` of `file.aorta:12:5`.

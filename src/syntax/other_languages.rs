@@ -163,7 +163,7 @@ pub(super) fn character(character: char) -> &'static str {
     }
 }
 
-/// What to write in place of a character that has another spelling here; `None` for others.
+/// Help for a character that has another spelling here; `None` for others.
 pub(super) fn replacement(character: char) -> Option<&'static str> {
     CHARACTERS.iter().find(|(characters, _)| characters.contains(character)).map(|(_, help)| *help)
 }

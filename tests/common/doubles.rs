@@ -32,7 +32,7 @@ pub fn cpu() -> Option<&'static Path> {
     }))
 }
 
-/// As [`cpu`], for a test that takes long; `None` also if a plain `cargo test` leaves it out ([`super::effort::is_due`]).
+/// The folder of [`cpu`], for a test that takes long; `None` also if a plain `cargo test` leaves it out ([`super::effort::is_due`]).
 #[track_caller]
 pub fn cpu_in_turn() -> Option<&'static Path> {
     if super::effort::is_due() { cpu() } else { None }

@@ -8,9 +8,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::Location;
 use std::process::Command;
 use std::sync::OnceLock;
+use std::thread;
 
 /// CI takes one of this many cases.
-const SIXTH: usize = 6;
+pub const SIXTH: usize = 6;
 
 /// A plain `cargo test` takes one of this many.
 const TWELFTH: usize = 12;
@@ -25,18 +26,23 @@ pub fn is_full() -> bool {
     is_long() || env::var_os("CI").is_some()
 }
 
+/// Options of the test program whose value is a word of its own.
+const VALUED: [&str; 7] = ["--test-threads", "--skip", "--format", "--color", "--logfile", "--shuffle-seed", "-Z"];
+
 /// True if the command names tests.
 pub fn is_named() -> bool {
-    env::args().skip(1).any(|argument| !argument.starts_with('-'))
+    let words: Vec<String> = env::args().collect();
+    let has_value = |option: &str| VALUED.contains(&option);
+    words.windows(2).any(|pair| !pair[1].starts_with('-') && !has_value(&pair[0]))
 }
 
-/// False in a plain `cargo test` for eleven of twelve revisions, others for each place that asks. It is for tests that take long and have no
+/// False in a plain `cargo test` for eleven of twelve revisions, others for each test. It is for tests that take long and have no
 /// list of cases. A command that names tests runs them.
 #[track_caller]
 pub fn is_due() -> bool {
     let place = Location::caller();
     let mut hasher = DefaultHasher::new();
-    (place.file(), place.line()).hash(&mut hasher);
+    (place.file(), thread::current().name()).hash(&mut hasher);
     let is_due = is_full() || is_named() || (hasher.finish() as usize % TWELFTH + turn()).is_multiple_of(TWELFTH);
     if !is_due {
         println!("skipped: `cargo test` takes this test in one of {TWELFTH} revisions, and if it is named");
@@ -91,8 +97,8 @@ pub fn covering<T, F: Ord>(all: impl IntoIterator<Item = T>, share: usize, featu
     all.into_iter().enumerate().filter(|(place, _)| is_taken(*place)).map(|(_, one)| one).collect()
 }
 
-/// Whether each member is needed, given the numbers of its features, which are below `count`: the member with the most features that
-/// none before it has, until every feature is there. Of members with equally many, successive revisions take different ones.
+/// Returns which members a greedy cover takes, given the numbers of their features, which are below `count`: repeatedly the one with most
+/// features that are not covered yet. Of members with equally many, successive revisions take different ones.
 fn cover(features: &[Vec<usize>], count: usize) -> Vec<bool> {
     let (mut seen, mut covers) = (vec![false; count], vec![false; features.len()]);
     let turn = turn();
@@ -100,7 +106,7 @@ fn cover(features: &[Vec<usize>], count: usize) -> Vec<bool> {
         let new = features[place].iter().filter(|&&feature| !seen[feature]).count();
         (new, (place + turn) % features.len())
     };
-    // What a member adds shrinks with each that is taken, so that the one in front is the best if it still adds that much.
+    // The gain of a member shrinks with each one that is taken, so that the one in front is the best if its gain is unchanged.
     let mut ranked: BinaryHeap<_> = (0..features.len()).map(|place| (gain(&seen, place), place)).collect();
     while let Some((before, place)) = ranked.pop() {
         let now = gain(&seen, place);

@@ -144,7 +144,7 @@ fn gaps_during_which_other_streams_work_are_told_from_idle_ones() {
 
 #[test]
 fn tiny_operations_on_many_streams_are_bound_by_the_rate_of_starts() {
-    let said = |operations| {
+    let said = |operations, busy| {
         let split = TimeSplitRecord {
             time_ns: Nanos(650_000),
             operations_ns: Nanos(40_000),
@@ -153,18 +153,25 @@ fn tiny_operations_on_many_streams_are_bound_by_the_rate_of_starts() {
             chain: (0..50).collect(),
             ..TimeSplitRecord::default()
         };
-        let totals = TotalsRecord { busy_ns: Nanos(645_000), ..TotalsRecord::default() };
+        let totals = TotalsRecord { busy_ns: Nanos(busy), ..TotalsRecord::default() };
         let categories = [CategoryRecord { operations, ..category("elementwise", 40_000) }];
         verdict(&AnalysisRecord { totals: Some(totals), ..analysis(split, &categories) }, 0, None, &[])
     };
-    let (rate, help) = said(1600);
+    let (rate, help) = said(1600, 645_000);
     assert_eq!(
         rate,
         "bound by the rate at which the device starts operations, one every 406 ns: 91 % of the critical chain is the time between one operation and \
          the next (590.0 µs of 650.0 µs)"
     );
     assert_eq!(help, FEWER_STARTS);
-    assert!(said(400).0.starts_with("bound by operations of other streams: "), "1.6 µs is no limit of the device");
+    assert!(
+        said(400, 645_000).0.starts_with("bound by operations of other streams: "),
+        "1.6 µs is no limit of the device"
+    );
+    assert!(
+        said(1600, 50_000).0.starts_with("bound by gaps between operations: "),
+        "no other stream runs operations meanwhile"
+    );
 }
 
 #[test]

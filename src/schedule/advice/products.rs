@@ -38,7 +38,7 @@ fn joined(scene: &Scene, ops: &[OpId]) -> Vec<Savings> {
     while let Some(&first) = rest.first() {
         let (mut group, mut others) = (vec![first], Vec::new());
         for &op in &rest[1..] {
-            // A product with the same weights is computed again, as its text asks, and has no place of its own beside the first.
+            // Products whose weights overlap cannot lie side by side in one buffer.
             let again = group.iter().any(|&known| shares_weights(scene, known, op));
             let place = if !again && goes_with(scene, first, op) { &mut group } else { &mut others };
             place.push(op);

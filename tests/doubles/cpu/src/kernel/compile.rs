@@ -151,7 +151,7 @@ fn build(compiler: &Path, folder: &Path, text: &str) -> Result<Vec<u8>, String> 
         .args(["-ffp-contract=off", "-fno-strict-aliasing", "-fno-stack-protector", "-fno-threadsafe-statics"])
         .arg("-o")
         .args([&object, &source])
-        // Whoever loads the kernel has the functions of libm, as Rust's programs do. To name the library makes the link twice as long.
+        // The program that loads the kernel has the functions of libm, as Rust's programs do. Naming the library doubles the time of the link.
         .arg("-lgcc")
         .output()
         .map_err(|error| format!("{}: {error}", compiler.display()))?;
