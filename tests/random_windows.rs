@@ -8,6 +8,7 @@ use crate::common::effort;
 use crate::random_shapes::{FLOATS, File, cases};
 
 /// The sizes along one spatial dimension: of `x`, of the kernel, of the result, stride, padding and dilation.
+#[derive(Clone, Copy)]
 struct Axis {
     x: u64,
     kernel: u64,
@@ -117,6 +118,9 @@ fn weights_of_few_channels() {
         let sizes = [file.pick(&[1, 1, 2]), file.pick(&[1, 2, 4, 7]), file.pick(&[5, 19, 46, 130])];
         add_convolution(&mut file, 2, dtype, &axes, sizes);
     }
+    // Runs of whole packs of 62 positions are fewer than there would be of any size.
+    let side = Axis { x: 68, kernel: 7, y: 62, stride: 1, padding: 0, dilation: 1 };
+    add_convolution(&mut file, 2, "f32", &[side, side], [1, 3, 32]);
     file.check();
 }
 
@@ -125,8 +129,8 @@ fn weights_of_few_channels() {
 #[test]
 fn transposed_convolutions_of_many_channels() {
     let mut file = File::new(41);
-    let cases: [(&str, &[u64], [u64; 4], [u64; 3]); 4] = [
-        ("f32", &[80, 80], [3, 2, 1, 1], [1, 1, 260]),
+    let cases = [
+        ("f32", &[80, 80][..], [3, 2, 1, 1], [1, 1, 260]),
         ("bf16", &[40, 39], [5, 1, 2, 1], [1, 2, 260]),
         ("f64", &[40, 39], [3, 1, 2, 2], [2, 1, 260]),
         ("f32", &[13, 14, 12], [3, 1, 1, 1], [1, 1, 300]),

@@ -158,18 +158,18 @@ const PACKS: &str = r#"  const Place left = length - (e - which * length);
 "#;
 
 /// Kernel text that reads the elements of any number of rows one by one; the elements of a thread are a block apart.
-const SPREAD: &str = r#"  const Place length = LENGTH, total = (Place)total_elements, begin = (Place)blockIdx.x * (256 * V) + threadIdx.x;
+const SPREAD: &str = r#"  const Place length = LENGTH, total = (Place)total_elements, begin = (Place)blockIdx.x * (blockDim.x * V) + threadIdx.x;
   E held[V] = {};
 #pragma unroll
   for (u32 v = 0; v < V; v++) {
-    const Place e = begin + v * 256, which = e / length;
+    const Place e = begin + v * blockDim.x, which = e / length;
     if (e >= total) continue;
     bool inside = true;
     const E* from = row(which, inside);
     if (inside) held[v] = from[e - which * length];
   }
 #pragma unroll
-  for (u32 v = 0; v < V; v++) if (begin + v * 256 < total) y[begin + v * 256] = held[v];
+  for (u32 v = 0; v < V; v++) if (begin + v * blockDim.x < total) y[begin + v * blockDim.x] = held[v];
 "#;
 
 /// Kernel text that reads the elements of any number of rows one by one, for a pack of the output.

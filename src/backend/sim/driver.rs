@@ -222,7 +222,7 @@ impl SimDriver {
         let world = self.world.clone();
         let mut state = world.lock();
         let (placing, last, waits) = &mut self.lanes[lane as usize];
-        // A mark has no gap before it, since it is a position on the lane.
+        // A mark has no gap before it besides the lane's waits, since it is a position on the lane.
         let (same, event) = match action {
             Action::Mark(_) | Action::Meet(_) => (0, 0),
             Action::Run(_) | Action::Exchange(_) => (self.costs.gap_same, self.costs.gap_event),

@@ -316,3 +316,44 @@ pub const FOLD: &str = r#"#define SKIP (3 - DIMS)
   }
   store<C>(out[group * so.group + row * so.channel + offset_of(position, so)], finished(sum, bias, group * ROWS + row));
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The transposed convolutions of the test `transposed_convolutions_of_many_channels`, which compares the kernels with the CPU.
+    #[test]
+    fn convolutions_of_many_channels_fold() {
+        let cases = [
+            (DType::F32, &[80, 80][..], [3, 2, 1, 1], [1, 1, 260]),
+            (DType::BF16, &[40, 39], [5, 1, 2, 1], [1, 2, 260]),
+            (DType::F64, &[40, 39], [3, 1, 2, 2], [2, 1, 260]),
+            (DType::F32, &[13, 14, 12], [3, 1, 1, 1], [1, 1, 300]),
+        ];
+        for (dtype, windows, [kernel, stride, padding, dilation], [samples, inputs, outputs]) in cases {
+            let dims = |sizes: &[u64]| Dims::from_slice(sizes).expect("few dimensions");
+            let each = |value: u64| dims(&vec![value; windows.len()]);
+            let size = |size: &u64| (size - 1) * stride + dilation * (kernel - 1) + 1 - 2 * padding;
+            let x = dims(&windows.iter().map(size).collect::<Vec<u64>>());
+            let shape = Shape {
+                form: Form::Transposed,
+                samples,
+                groups: 1,
+                inputs,
+                outputs,
+                x,
+                kernel: each(kernel),
+                y: dims(windows),
+                stride: each(stride),
+                padding: each(padding),
+                dilation: each(dilation),
+            };
+            let of = |channels: &[u64], sizes: &[u64]| Tensor::packed(dtype, &[channels, sizes].concat());
+            let y = of(&[samples, outputs], windows);
+            let w = of(&[outputs, inputs], &shape.kernel);
+            let spec = Spec::new(&Conv::Forward, Attrs::default(), vec![y, w], vec![of(&[samples, inputs], &x)]);
+            let few = Few::of(&spec, &shape).expect("few rows");
+            assert!(Fold::of(&spec, &shape, &few).is_some(), "{shape:?}");
+        }
+    }
+}

@@ -69,7 +69,7 @@ fn odd(size: u64) -> u64 {
 }
 
 impl Lines {
-    /// Returns the division; `None` for other forms, narrow elements, many channels, and kernels without neighbours.
+    /// Returns the division; `None` for other forms, narrow elements, many channels, kernels without neighbours, and no positions.
     pub fn of(spec: &Spec, shape: &Shape) -> Option<Lines> {
         let (rows, _, depth) = shape.product();
         let dtype = spec.inputs[0].dtype;
@@ -79,7 +79,7 @@ impl Lines {
         let taps = shape.taps() / along;
         let reach = (PACK - 1) * stride + (along - 1) * shape.dilation[last] + 1;
         let fits = along > 1 && taps <= MAX_LINES && reach * size <= MAX_REACH;
-        if shape.form != Form::Weights || dtype.size() < 4 || !fits {
+        if shape.form != Form::Weights || dtype.size() < 4 || !fits || depth == 0 {
             return None;
         }
         let division = |own: u64| {
@@ -121,8 +121,9 @@ impl Lines {
         let copies = each.div_ceil((MEMORY / bytes).max(PACK));
         let mut wanted = each.div_ceil(copies);
         loop {
-            lines.runs = positions.div_ceil(wanted);
-            lines.run = positions.div_ceil(lines.runs).next_multiple_of(PACK);
+            // Runs of whole packs can be fewer than wanted, since none may begin behind the end of a line.
+            lines.run = positions.div_ceil(positions.div_ceil(wanted)).next_multiple_of(PACK);
+            lines.runs = positions.div_ceil(lines.run);
             lines.lines = if lines.runs == 1 { (wanted / lines.run).clamp(1, outers) } else { 1 };
             lines.widths = [odd(lines.run), odd((lines.run - PACK) * stride + reach.next_multiple_of(PACK))];
             let copied = lines.copied() * size <= MEMORY && lines.lines * taps * TABLE_ENTRY <= TABLES / 2;
@@ -345,3 +346,49 @@ pub const BODY: &str = r#"  __shared__ Pack<C, 4> memory[MEMORY / 4];
   }
 #endif
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::random::hash;
+
+    /// Each position belongs to one run, and each line of positions to one copy.
+    #[test]
+    fn runs_divide_the_positions() {
+        let (mut divided, mut several) = (0, 0);
+        for seed in 0..4000 {
+            let draw = |count: u64, limit: u64| hash(seed, count) % limit;
+            let pick = |count: u64, all: &[u64]| all[draw(count, all.len() as u64) as usize];
+            let spatial = 1 + draw(0, 2);
+            let (kernel, stride, x) = (1 + draw(1, 16), 1 + draw(2, 3), 7 + draw(3, 300));
+            let Some(y) = windows_of(x, kernel, [stride, 0, 1]) else { continue };
+            let each = |size: u64| Dims::from_slice(&[size, size][..spatial as usize]).expect("at most two dimensions");
+            let (samples, inputs, outputs) = (1 + draw(4, 32), 1 + draw(5, 4), pick(6, &[5, 19, 32, 64, 130]));
+            let shape = Shape {
+                form: Form::Weights,
+                samples,
+                groups: 1,
+                inputs,
+                outputs,
+                x: each(x),
+                kernel: each(kernel),
+                y: each(y),
+                stride: each(stride),
+                padding: each(0),
+                dilation: each(1),
+            };
+            let tensor = Tensor::packed([DType::F32, DType::F64][draw(7, 2) as usize], &[1]);
+            let spec = Spec::new(&Conv::Weights, Attrs::default(), vec![tensor; 2], vec![tensor]);
+            let Some(lines) = Lines::of(&spec, &shape) else { continue };
+            let begin_of_last = (lines.runs - 1) * lines.run;
+            assert!(begin_of_last < y && y <= lines.runs * lines.run, "{y} positions, {} runs: {shape:?}", lines.runs);
+            let outers = shape.samples * if spatial == 2 { y } else { 1 };
+            assert_eq!(lines.outers, outers, "{shape:?}");
+            let copies = lines.splits * lines.share;
+            assert!((lines.splits - 1) * lines.share < lines.chunks() && lines.chunks() <= copies, "{shape:?}");
+            divided += 1;
+            several += u64::from(lines.runs > 1);
+        }
+        assert!(divided > 500 && several > 100, "{divided} of the drawn shapes, {several} with several runs");
+    }
+}

@@ -6,11 +6,11 @@ use super::super::Gemm;
 use super::*;
 
 /// Description of a product that is computed by the launches of `gemm`.
-pub const IMPLEMENTATION: &str =
-    "the text determines the only group, so that the product is computed as that of `gemm`";
+pub const IMPLEMENTATION: &str = "computed as `gemm`, since the text determines the only group";
 
-/// Returns the call of `gemm` that computes the product. `None` unless the text determines the end of the only group, and the group
-/// contains all rows, or at least one term of the depth; and `None` with an epilogue, which `gemm` may apply to rounded sums.
+/// Returns the call of `gemm` that computes the product, if the text determines the end of the only group, and the group contains all
+/// rows, or in a product of groups of the depth at least one term. Otherwise `None`; also with an epilogue, which `gemm` may apply to
+/// rounded sums.
 pub fn product(spec: &Spec) -> Option<Spec> {
     if spec.attrs.word("epilogue") != "none" {
         return None;
