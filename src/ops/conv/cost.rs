@@ -3,7 +3,7 @@
 use super::super::launch::{Gemm, Matrix};
 use super::super::matrix::product_cost;
 use super::super::occupancy::{SECTOR, UNITS, share, share_with};
-use super::kernel::{FEW_ROWS, Method, Split, THREADS, splits};
+use super::kernel::{FEW_ROWS, Method, Split, splits};
 use super::*;
 
 /// Instructions per gathered element and thread: in tiles, whose positions threads compute, and by threads that compute a column each.

@@ -6,7 +6,6 @@
 use super::super::kernel::{Parameter, u32_param, u64_param};
 use super::super::occupancy::BUSY_BLOCKS;
 use super::few::Few;
-use super::kernel::THREADS;
 use super::*;
 
 /// Neighbouring windows of a thread.

@@ -11,9 +11,6 @@ use super::fold::{self, Fold};
 use super::lines::{self, Lines};
 use super::*;
 
-/// Threads of a block.
-pub const THREADS: u64 = 256;
-
 /// Maximum number of rows for which each thread computes one column, without tiles, if the depth is at most
 /// [`SHALLOW`].
 pub const FEW_ROWS: u64 = 8;

@@ -6,7 +6,6 @@
 
 use super::super::kernel::{Parameter, u32_param};
 use super::super::occupancy::{DEFAULT_SHARED, UNITS, resident_blocks};
-use super::kernel::THREADS;
 use super::*;
 
 /// Maximum number of lines of kernel elements in all gathered channels.
