@@ -538,8 +538,8 @@ fn long_rows_are_read_again() {
     // The registers of 1024 threads hold a row of 32768 elements; a longer one is read again, out of the cache where that
     // holds the rows of all blocks that run.
     assert_eq!(time("[128, 32768]", 0.0), passes(4 << 22, 2.0, 0.0));
-    assert_eq!(time("[256, 65536]", 0.0), passes(4 << 24, 3.0, 0.0));
-    assert_eq!(time("[256, 65536]", 96e6), passes(4 << 24, 2.0, 1.0));
+    assert_eq!(time("[180, 65536]", 0.0), passes(180 << 18, 3.0, 0.0));
+    assert_eq!(time("[180, 65536]", 96e6), passes(180 << 18, 2.0, 1.0));
 }
 
 #[test]
