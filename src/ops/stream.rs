@@ -25,11 +25,11 @@ pub struct RowDivision {
 /// How the threads of a [`RowDivision`] read elements.
 #[derive(Clone, Copy, Debug)]
 pub enum RowReads {
-    /// In packs of at most two rows, from which a thread writes a pack.
+    /// A thread reads packs of at most two rows, and writes one pack.
     Packs,
-    /// One by one, for a pack that the thread writes.
+    /// A thread reads single elements, all of them for the one pack that it writes.
     Elements,
-    /// One by one, where neighbouring threads have neighbouring elements, which share cache lines.
+    /// A thread reads and writes single elements. Those of neighbouring threads are neighbours, so that a warp accesses few cache lines.
     Spread,
 }
 
