@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 use serde_json::{Error, Value};
 
 use super::visible;
@@ -17,6 +18,18 @@ pub fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
     flatten(&mut value);
     // The text is read again so that only one form of each reader is compiled.
     serde_json::from_slice(&serde_json::to_vec(&value)?)
+}
+
+/// Says where a text is not JSON of the expected form, and why: `line 1, column 9: trailing comma`.
+pub fn fault(error: &Error) -> String {
+    let text = error.to_string();
+    let line = error.line();
+    let place = format!(" at line {line} column {}", error.column());
+    let why = text.strip_suffix(&place).unwrap_or(&text);
+    match error.classify() {
+        Category::Eof => format!("its end is missing after line {line}"),
+        Category::Syntax | Category::Data | Category::Io => format!("line {line}, column {}: {why}", error.column()),
+    }
 }
 
 /// A document as indented JSON with a final newline.
@@ -58,6 +71,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn faults_name_the_line() {
+        let fault = |text: &str| fault(&read::<Vec<u32>>(text.as_bytes()).unwrap_err());
+        assert_eq!(fault("[1,\n2"), "its end is missing after line 2");
+        assert_eq!(fault("[1,\n2,]"), "line 2, column 3: trailing comma");
+        assert_eq!(fault("{}"), "line 1, column 0: invalid type: map, expected a sequence");
+    }
 
     proptest! {
         #[test]

@@ -30,7 +30,8 @@ impl RunRecord {
         if text.trim().is_empty() {
             return Err("it is empty".to_owned());
         }
-        let head: Head = json::read(text.as_bytes()).map_err(|error| format!("it is no JSON of a run: {error}"))?;
+        let head: Head =
+            json::read(text.as_bytes()).map_err(|error| format!("it is no JSON of a run: {}", json::fault(&error)))?;
         match head.schema.as_deref() {
             Some(SCHEMA) => {
                 let record = json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {error}"))?;

@@ -21,7 +21,8 @@ pub fn parse(text: &str) -> Result<PlanDocument, String> {
     struct Head {
         schema: Option<String>,
     }
-    let head: Head = json::read(text.as_bytes()).map_err(|error| format!("it is no JSON of a plan: {error}"))?;
+    let head: Head =
+        json::read(text.as_bytes()).map_err(|error| format!("it is no JSON of a plan: {}", json::fault(&error)))?;
     match head.schema.as_deref() {
         Some(SCHEMA) => {}
         Some(run) if run.starts_with("aorta.run/") => return Err("it is the record of a run".to_owned()),
