@@ -210,6 +210,14 @@ impl SimDriver {
         self.submit_after(lane, action, counted, &[])
     }
 
+    /// Makes the next task of a lane wait for a task.
+    fn add_wait(&mut self, lane: u32, task: TaskId) {
+        let waits = &mut self.lanes[lane as usize].2;
+        waits.push(task);
+        let gap = self.costs.gap_event + waits.len() as Time * self.costs.gap_wait;
+        self.world.lock().machine.keep_ends(gap);
+    }
+
     /// As `submit`, and after the end of each of `ends`, without a gap.
     fn submit_after(
         &mut self,
@@ -344,7 +352,7 @@ impl Driver for SimDriver {
         self.calls += 1;
         self.host += self.costs.wait;
         if let Some(task) = self.events[event as usize] {
-            self.lanes[lane as usize].2.push(task);
+            self.add_wait(lane, task);
         }
         Ok(())
     }
@@ -370,7 +378,7 @@ impl Driver for SimDriver {
         self.calls += 1;
         self.host += self.costs.wait;
         if let Some(task) = self.stamps[stamp as usize] {
-            self.lanes[lane as usize].2.push(task);
+            self.add_wait(lane, task);
         }
         Ok(())
     }

@@ -141,6 +141,10 @@ struct FurtherGaps {
 }
 
 impl FurtherGaps {
+    fn longest(self) -> Time {
+        self.engine.max(self.stamp)
+    }
+
     fn between(self, before: Action, after: Action) -> Time {
         let engine = |action| match action {
             Action::Run(Task::Host { .. }) | Action::Mark(_) | Action::Meet(_) => None,
@@ -225,7 +229,8 @@ impl SimMachine {
         let paths = Paths::new(profile, &ranks, &mut flows);
         let further_gaps =
             FurtherGaps { engine: whole(profile.gap_engine.value()), stamp: whole(profile.gap_stamp.value()) };
-        // A lane can wait for each of the others, one after the other.
+        // A lane can wait for each of the others, one after the other. More waits, as for several events of one lane, call
+        // `keep_ends`.
         let event = profile.gap_event.value() + profile.gap_wait.value() * lanes.len() as f64;
         SimMachine {
             now: 0,
@@ -246,7 +251,7 @@ impl SimMachine {
                 .map(whole)
                 .into_iter()
                 .fold(0, Time::max)
-                + further_gaps.engine.max(further_gaps.stamp),
+                + further_gaps.longest(),
             further_gaps,
             most_urgent: lanes.iter().map(|(_, priority)| *priority).min().unwrap_or(0),
             blocks: Slots::default(),
@@ -331,6 +336,11 @@ impl SimMachine {
             self.at(ready, EventKind::Ready(id));
         }
         id
+    }
+
+    /// Keeps the ends of tasks for tasks that begin so long after them at the earliest, besides further gaps.
+    pub fn keep_ends(&mut self, gap: Time) {
+        self.longest_gap = self.longest_gap.max(gap + self.further_gaps.longest());
     }
 
     /// Submits a task that ends only by [`SimMachine::release`]. The task is no part of the lane's order.

@@ -31,6 +31,31 @@ fn chains(streams: u32, rounds: u32, queues: u32) -> Time {
 }
 
 #[test]
+fn ends_are_kept_for_tasks_that_begin_long_after_them() {
+    let gap = 2_000_000;
+    let ends = |kept: bool| {
+        let profile = Profile::named("h200").expect("embedded");
+        let mut machine = SimMachine::new(&profile, &[(0, 0), (0, 0)], vec![0], 2);
+        let kernel = |time| {
+            Action::Run(Task::Kernel { blocks: 1, share: 1, block_time: time, busy: Busy::default(), floor: 0.0 })
+        };
+        let lane = |lane| Placing { lane, queue: Some(lane), priority: 0 };
+        if kept {
+            machine.keep_ends(gap);
+        }
+        let first = machine.submit(kernel(10.0), lane(0), 0, []);
+        machine.submit(kernel(1_000_000.0), lane(1), 0, []);
+        while machine.step() {}
+        machine.submit(kernel(10.0), lane(1), 0, [(first, gap)]);
+        while machine.step() {}
+        machine.now()
+    };
+    assert!((gap..gap + 100_000).contains(&ends(true)), "{}", ends(true));
+    // Without the call, the machine has forgotten the end of the first kernel.
+    assert!(ends(false) < gap, "{}", ends(false));
+}
+
+#[test]
 fn queues_share_a_front_end() {
     // On one stream, each launch after the first waits for the front end, not for the kernel.
     assert_eq!(chains(1, 5, STREAMS), 4 * 300 + 10);
