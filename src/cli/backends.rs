@@ -184,10 +184,17 @@ fn failed(error: ExecError) -> CliError {
 /// that set the number of hardware queues of a real device apply here too.
 pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
     let mut profile = profile_for(settings, &[])?;
-    if let Some((variable, count)) = environment::queues(&profile.vendor) {
+    set_queues(&mut profile, environment::variable)?;
+    Ok(profile)
+}
+
+/// Sets the number of hardware queues of a profile by the variable of its vendor, if `value` returns one.
+fn set_queues(profile: &mut Profile, value: impl Fn(&str) -> Option<String>) -> Result<(), CliError> {
+    let queues = environment::queues_in(&profile.vendor, value);
+    if let Some((variable, count)) = queues.map_err(|(name, value)| InputError::Queues { name, value })? {
         profile.queues.count = SourcedFigure(f64::from(count), variable.to_owned());
     }
-    Ok(profile)
+    Ok(())
 }
 
 /// The device profile that [`profile`] returns, with `variables`, each `NAME=VALUE`, in place of the environment.
@@ -208,9 +215,7 @@ pub fn profile_for(settings: &Settings, variables: &[String]) -> Result<Profile,
     }
     let pairs = variables.iter().filter_map(|pair| pair.split_once('='));
     let value = |name: &str| pairs.clone().find(|(given, _)| *given == name).map(|(_, value)| value.to_owned());
-    if let Some((variable, count)) = environment::queues_in(&profile.vendor, value) {
-        profile.queues.count = SourcedFigure(f64::from(count), variable.to_owned());
-    }
+    set_queues(&mut profile, value)?;
     Ok(profile)
 }
 

@@ -169,15 +169,24 @@ fn python_packages() -> Vec<PathBuf> {
 /// The variable that sets the number of hardware queues of a vendor's driver, and its value; `None` if it is unset or
 /// invalid.
 pub fn queues(vendor: &str) -> Option<(&'static str, u32)> {
-    queues_in(vendor, variable)
+    queues_in(vendor, variable).ok().flatten()
 }
 
-/// The variable that [`queues`] returns, where `value` returns the values of variables; `None` if the variable is unset
-/// or not a number from 1 to 32.
-pub fn queues_in(vendor: &str, value: impl Fn(&str) -> Option<String>) -> Option<(&'static str, u32)> {
+/// The variable that [`queues`] returns, where `value` returns the values of variables; `None` if the variable is unset.
+///
+/// # Errors
+///
+/// Returns the variable and its value if it is not a number from 1 to 32.
+pub fn queues_in(
+    vendor: &str,
+    value: impl Fn(&str) -> Option<String>,
+) -> Result<Option<(&'static str, u32)>, (&'static str, String)> {
     let variable = if vendor == "amd" { "GPU_MAX_HW_QUEUES" } else { "CUDA_DEVICE_MAX_CONNECTIONS" };
-    let count = value(variable)?.trim().parse().ok()?;
-    (1..=32).contains(&count).then_some((variable, count))
+    let Some(text) = value(variable).filter(|text| !text.trim().is_empty()) else { return Ok(None) };
+    match text.trim().parse() {
+        Ok(count) if (1..=32).contains(&count) => Ok(Some((variable, count))),
+        _ => Err((variable, text)),
+    }
 }
 
 /// The value of a variable; `None` if it is unset or not Unicode.

@@ -96,6 +96,13 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::no_variable), help("write `--env CUDA_DEVICE_MAX_CONNECTIONS=32`"))]
     NoVariable { given: String },
 
+    #[error("a simulated device cannot have `{name}={value}`")]
+    #[diagnostic(
+        code(aorta::cli::queues),
+        help("write a number of hardware queues from 1 to 32, or unset the variable")
+    )]
+    Queues { name: &'static str, value: String },
+
     #[error("this program cannot be started again with the variables of `--env`: {why}")]
     #[diagnostic(code(aorta::cli::no_restart))]
     NoRestart { why: String },
