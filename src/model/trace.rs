@@ -22,6 +22,8 @@ pub enum TraceFault {
     File(String),
     /// The first line lacks the column. Holds the columns that it names.
     Column(Vec<String>),
+    /// The first line names the column more than once.
+    Ambiguous,
     /// A cell is not a whole number. Holds the number of its line, from 1, and its text.
     Cell(usize, String),
     /// No line follows the first one.
@@ -41,13 +43,16 @@ pub fn source<'a>(args: &'a [Expr], column: Option<&'a Expr>) -> Option<(&'a str
 ///
 /// # Errors
 ///
-/// Fails if the text has no such column or no row, or if a cell is not a whole number.
+/// Fails if the text has no such column, several or no row, or if a cell is not a whole number.
 pub fn column(text: &str, name: &str) -> Result<Arc<[i64]>, TraceFault> {
     let mut rows = rows(text.strip_prefix('\u{feff}').unwrap_or(text));
     let (_, names) = rows.next().unwrap_or_default();
     let Some(index) = names.iter().position(|known| known == name) else {
         return Err(TraceFault::Column(names));
     };
+    if names[index + 1..].iter().any(|other| other == name) {
+        return Err(TraceFault::Ambiguous);
+    }
     let value = |(line, mut cells): (usize, Vec<String>)| {
         let cell = if index < cells.len() { cells.swap_remove(index) } else { String::new() };
         cell.parse().map_err(|_| TraceFault::Cell(line, cell))
@@ -139,6 +144,7 @@ impl TraceFault {
                     .unwrap_or_else(|| format!("the first line of the file names {}", suggest::listed(&known)));
                 TraceError::Column { path, column, help, at: column_at.into() }
             }
+            TraceFault::Ambiguous => TraceError::Ambiguous { path, column, at: column_at.into() },
             TraceFault::Cell(line, cell) => TraceError::Cell { path, column, line, cell, at: column_at.into() },
         }
     }
@@ -158,6 +164,8 @@ mod tests {
         assert_eq!(column("a,b\n1,2.5\n", "b"), Err(TraceFault::Cell(2, "2.5".to_owned())));
         let names = vec!["a".to_owned(), "b".to_owned()];
         assert_eq!(column("a,b\n1,2\n", "c"), Err(TraceFault::Column(names)));
+        assert_eq!(column("a,b,a\n1,2,3\n", "a"), Err(TraceFault::Ambiguous));
+        assert_eq!(column("a,b,a\n1,2,3\n", "b").as_deref(), Ok(&[2][..]));
         assert_eq!(column("a\n\n", "a"), Err(TraceFault::Empty));
         assert_eq!(column("", "a"), Err(TraceFault::Column(Vec::new())));
     }

@@ -39,6 +39,15 @@ pub enum TraceError {
         at: SourceSpan,
     },
 
+    #[error("`{path}` has several columns `{column}`")]
+    #[diagnostic(code(aorta::model::trace_column), help("give each column of the first line a name of its own"))]
+    Ambiguous {
+        path: String,
+        column: String,
+        #[label("names more than one column")]
+        at: SourceSpan,
+    },
+
     #[error("line {line} of `{path}` has no whole number in the column `{column}`: `{cell}`")]
     #[diagnostic(
         code(aorta::model::trace_cell),
