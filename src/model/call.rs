@@ -473,7 +473,7 @@ impl<'a> Analyzer<'a> {
             if !operation.has(Property::WritesToPeers) {
                 self.no_peer(arg);
             }
-            match self.output_argument(Some(operation.name()), arg) {
+            match self.output_argument(arg, call, operation.signature().outputs[outputs.len()]) {
                 Value::Output(cell) => outputs.push(Output::Cell(cell)),
                 Value::Tensor { view, .. } => outputs.push(Output::Given(view, arg.value.span)),
                 Value::Unknown => good = false,
@@ -507,15 +507,19 @@ impl<'a> Analyzer<'a> {
         true
     }
 
-    /// Evaluates an operand after the arrow: a slice, or an output of the enclosing definition that is not written yet.
-    pub(super) fn output_argument(&mut self, operation: Option<&str>, arg: &Arg) -> Value {
+    /// Evaluates an operand after the arrow of a call: a slice, a type, which creates scratch memory, or an output of the
+    /// enclosing definition that is not written yet. `output` is the name of the output in its signature.
+    pub(super) fn output_argument(&mut self, arg: &Arg, call: &Call, output: &str) -> Value {
         if let Some(name) = arg.value.as_name()
             && let Some(Value::Output(cell)) = self.scopes.get(name)
         {
             return self.output_value(*cell);
         }
         match self.eval(&arg.value) {
-            Value::Type(..) | Value::DType(_) => self.fail_value(self.written_type(operation, arg)),
+            Value::Type(dtype, dims) => {
+                Value::Tensor { view: self.typed_scratch((dtype, *dims), arg.value.span, call, output), family: 0 }
+            }
+            Value::DType(_) => self.fail_value(self.written_type(arg, false)),
             Value::Label(label) => match self.single_output(&Value::Label(label), arg.value.span) {
                 Some(view) => Value::Tensor { view, family: 0 },
                 None => Value::Unknown,
@@ -523,7 +527,7 @@ impl<'a> Analyzer<'a> {
             Value::Tensor { view, family } => {
                 let memory = self.program.views.memory(view);
                 if matches!(self.program.memory(memory).kind, MemoryKind::Bare(_)) {
-                    return self.fail_value(self.written_type(operation, arg));
+                    return self.fail_value(self.written_type(arg, true));
                 }
                 Value::Tensor { view, family }
             }
@@ -531,24 +535,40 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// The error for a type after the arrow of a call.
-    fn written_type(&self, operation: Option<&str>, arg: &Arg) -> ModelError {
-        let help = match operation {
-            Some("recv") => RECEIVED.to_owned(),
-            _ => {
-                let text = written(&arg.value, &self.names);
-                match arg.value.as_name() {
-                    Some(_) => format!(
-                        "leave `-> …` out for scratch memory, and convert the result: `y: cast(x, to: {text})`, where `x` is the \
-                         label of this operation"
-                    ),
-                    None => {
-                        format!("leave `-> …` out for scratch memory, or declare it above: `buffer y: {text}`")
-                    }
-                }
-            }
+    /// Scratch memory of an output that is given as a type; named after the label, or else after what is called.
+    fn typed_scratch(&mut self, (dtype, dims): (DType, Dims), span: SrcSpan, call: &Call, output: &str) -> ViewId {
+        let shape = self.program.shapes.intern(dtype, dims);
+        let mut name = match (&call.label, call.callee.last()) {
+            (Some(label), _) => label.name.symbol,
+            (None, Some(callee)) => callee.symbol,
+            (None, None) => self.names.intern(output),
         };
-        ModelError::WrittenType { help, at: arg.value.span.into() }
+        if call.outputs.len() > 1 {
+            let text = format!("{}.{output}", self.names.name(name));
+            name = self.names.intern(&text);
+        }
+        let kind = MemoryKind::Scratch;
+        let memory = self.add_memory(Memory { name, kind, space: Space::Device, family: 0, shape, span });
+        self.all_of(memory)
+    }
+
+    /// The error for an output that is an element type, or an input of a definition that is called with a type.
+    fn written_type(&self, arg: &Arg, is_input: bool) -> ModelError {
+        let name = written(&arg.value, &self.names);
+        let (why, help) = match is_input {
+            true => (
+                "the call gives a type here, not a buffer",
+                "declare a buffer, `buffer y: f32[4, 8]`, and pass it to the call".to_owned(),
+            ),
+            false => (
+                "this is an element type, not a buffer",
+                format!(
+                    "write its sizes too, `-> {name}[4, 8]`, or leave `-> …` out and convert the result: `y: cast(x, to: {name})`, \
+                     where `x` is the label of this operation"
+                ),
+            ),
+        };
+        ModelError::WrittenType { name, why, help, at: arg.value.span.into() }
     }
 }
 
@@ -572,5 +592,5 @@ pub(super) fn expected_inputs(operation: &dyn Operation) -> String {
 }
 
 /// Help for a `recv` whose memory is not declared: nothing else determines the size of the received data.
-const RECEIVED: &str =
-    "declare a buffer for the received data, `buffer y: f32[4]`, and write it after the arrow: `recv(-> y, from: 0)`";
+const RECEIVED: &str = "write the memory of the received data after the arrow: a buffer, `recv(-> y, from: 0)`, or a type, \
+     `y: recv(-> f32[4], from: 0)`";

@@ -71,7 +71,8 @@ impl<'a> Analyzer<'a> {
             let given = call.outputs.get(index).filter(|arg| arg.value.as_name() != Some(self.builtins.unwanted));
             let value = given.map(|arg| {
                 self.no_peer(arg);
-                self.output_argument(None, arg)
+                let name = self.names.name(outputs[index].name.symbol).to_owned();
+                self.output_argument(arg, call, &name)
             });
             cells.push(value.unwrap_or_else(|| self.new_output()));
         }

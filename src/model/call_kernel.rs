@@ -164,7 +164,8 @@ impl<'a> Analyzer<'a> {
             };
             self.no_peer(arg);
             let at = arg.value.span;
-            let output = match self.output_argument(None, arg) {
+            let name = self.names.name(kernel.outputs[index].name.symbol).to_owned();
+            let output = match self.output_argument(arg, call, &name) {
                 Value::Output(cell) => Some(Output::Cell(cell)),
                 Value::Tensor { view, .. } => Some(Output::Given(view, at)),
                 Value::Unknown => None,

@@ -385,12 +385,13 @@ impl<'a> Analyzer<'a> {
             ("arange" | "range" | "linspace", _) => Some("iota"),
             ("normal" | "gaussian" | "xavier" | "kaiming" | "randn", _) => Some("random(1, 0.02)"),
             ("uniform" | "rand", _) => {
-                return "`random(1)` is normally distributed; `setup` computes values from 0 to 1 from it: `setup { map(0.5 + 0.5 * \
-                        erf(x / sqrt(2)) -> x) }`"
+                return "declare a buffer `r: f32[n] = random(1)`, which is normally distributed, and compute uniform values from 0 to \
+                        1 from it: `setup { map(0.5 + 0.5 * erf(r / sqrt(2)) -> x) }`"
                     .to_owned();
             }
             ("randint" | "zipf" | "poisson" | "geometric" | "binomial" | "multinomial", _) => {
-                return "`setup` computes whole numbers from a buffer `r: f32[n]`, such as uniform ones from 0 to 999: `setup { \
+                return "declare a buffer `r: f32[n] = random(1)`, and compute whole numbers from it, such as uniform ones from 0 to \
+                        999: `setup { \
                         map(floor(999.99 * (0.5 + 0.5 * erf(r / sqrt(2)))) -> x) }`"
                     .to_owned();
             }

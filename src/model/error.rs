@@ -480,11 +480,13 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
-    #[error("memory that has no name cannot be written")]
+    #[error("an operation cannot write to `{name}`")]
     #[diagnostic(code(aorta::model::written_type), help("{help}"))]
     WrittenType {
+        name: String,
+        why: &'static str,
         help: String,
-        #[label("this is a type, not a buffer")]
+        #[label("{why}")]
         at: SourceSpan,
     },
 

@@ -336,6 +336,12 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
     if place == NameRole::Any && RANKS.contains(&name) {
         return "the number of ranks is `world`, and that of this rank is `rank`".to_owned();
     }
+    if let NameRole::Any | NameRole::Operand = place
+        && ["inf", "infinity", "INFINITY", "INF", "nan", "NaN", "NAN"].contains(&name)
+    {
+        return "infinity and NaN have no literal: `map(log(m) -> x)` writes `-inf` where `m` is 0, as a mask of `attention` needs"
+            .to_owned();
+    }
     if name == "_" {
         return "`_` discards an output and has no value: give the operation a label, and write the label".to_owned();
     }

@@ -156,11 +156,9 @@ pub enum SyntaxError {
     },
 
     #[error("this number is too large")]
-    #[diagnostic(
-        code(aorta::syntax::number_too_large),
-        help("integers go up to 9223372036854775807; write 1e20 for a larger number that need not be exact")
-    )]
+    #[diagnostic(code(aorta::syntax::number_too_large), help("{help}"))]
     NumberTooLarge {
+        help: &'static str,
         #[label("does not fit")]
         at: SourceSpan,
     },

@@ -156,6 +156,7 @@ pub(super) fn character(character: char) -> &'static str {
         (None, '\u{a0}' | '\u{feff}' | '\u{200b}'..='\u{200d}') => {
             "an invisible character: remove it, or write a space"
         }
+        (None, control) if control.is_ascii_control() => "a control character: remove it",
         (None, '\u{3001}' | '\u{3002}' | '\u{ff01}'..='\u{ff5e}') => {
             "a full-width character: write the one of ASCII, such as `:` or `,`"
         }

@@ -233,6 +233,48 @@ fn new_files_are_good() {
     assert_eq!(sandbox.listing(), ["copy.aorta", "mine.aorta"]);
 }
 
+/// A type after the arrow of an operation, a definition, a gradient or a kernel is scratch memory of this type.
+#[test]
+fn types_of_outputs_are_scratch() {
+    let sandbox = Sandbox::new();
+    let text = r#"
+buffer x, dy: bf16[8, 8]
+buffer w: bf16[8, 8] = random(1, 0.1)
+buffer y: f32[8, 8]
+kernel twice(x: f32[n, m] -> y: f32[n, m]) {
+  grid: 1,
+  block: 64,
+  source: """
+extern "C" __global__ void twice(const float* x, float* y, long long n, long long m) {
+  for (long long i = threadIdx.x; i < n * m; i += 64) y[i] = 2 * x[i];
+}
+""",
+  reference: map(2 * x),
+}
+def layer(x, w -> y) {
+  h: gemm(x, w -> f32[8, 8])
+  map(tanh(h) -> y)
+}
+step {
+  f: layer(x, w -> f32[8, 8])
+  g: grad(f, 1 -> f32[8, 8], f32[8, 8])
+  best: top_k(g.w, k: 2 -> f32[8, 2], i32[8, 2])
+  k: twice(f -> f32[8, 8])
+  s: map(g.x + best.indices[.., 0..1] + k, dy -> f32[8, 8], f32[8, 8])
+  map(s.y + s.y2 + best.values[.., 0..1] -> y)
+}
+"#;
+    sandbox.write("typed.aorta", text);
+    assert_eq!(sandbox.good(&["check", "typed.aorta", "--strict"]), "typed.aorta: good: 10 operations on 1 stream\n");
+    let plan = sandbox.good(&["plan", "typed.aorta"]);
+    for scratch in
+        ["output of h", "output of f", "output of g.x", "output of g.w", "output of best.indices", "output of s.y2"]
+    {
+        assert!(plan.contains(scratch), "{scratch}: {plan}");
+    }
+    sandbox.good(&["exec", "typed.aorta", "--backend", "host", "--effort", "sanity", "--verify"]);
+}
+
 #[test]
 fn shells_complete() {
     let sandbox = Sandbox::new();

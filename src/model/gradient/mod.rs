@@ -330,7 +330,7 @@ impl<'a> Analyzer<'a> {
                 good = false;
                 continue;
             }
-            match self.output_argument(None, arg) {
+            match self.output_argument(arg, call, name) {
                 Value::Output(_) if accumulates => {
                     let help =
                         "`accumulate: true` adds to the contents of an output: write a buffer that has been filled";

@@ -309,7 +309,9 @@ impl<'a> Builder<'a> {
             None if digits_text.bytes().all(|byte| byte.is_ascii_digit()) => match digits_text.parse() {
                 Ok(value) => ExprKind::Int(value),
                 Err(_) => {
-                    self.errors.push(SyntaxError::NumberTooLarge { at: span.into() });
+                    let help =
+                        "integers go up to 9223372036854775807; write 1e20 for a larger number that need not be exact";
+                    self.errors.push(SyntaxError::NumberTooLarge { help, at: span.into() });
                     return None;
                 }
             },
@@ -317,7 +319,8 @@ impl<'a> Builder<'a> {
                 (Ok(value), None) if value.is_finite() => ExprKind::Float(value),
                 (Ok(value), Some(unit)) if (value * unit.factor).is_finite() => ExprKind::Quantity { value, unit },
                 _ => {
-                    self.errors.push(SyntaxError::NumberTooLarge { at: span.into() });
+                    let help = "the largest float is 1.7976931348623157e308";
+                    self.errors.push(SyntaxError::NumberTooLarge { help, at: span.into() });
                     return None;
                 }
             },
