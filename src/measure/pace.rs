@@ -21,11 +21,6 @@ pub fn gated(variant: &Variant) -> Option<bool> {
     (variant.launch == "stream").then_some(variant.ungated.is_some())
 }
 
-/// Whether all times of a run include the host's: its iterations were launched on streams, and none was gated.
-pub fn all_host_paced(variants: &[Variant]) -> bool {
-    !variants.is_empty() && variants.iter().all(|variant| gated(variant) == Some(false))
-}
-
 /// Beginning and end of a note about iterations that were not gated.
 const NOT_GATED: (&str, &str) = ("not gated: ", "; times may include host time");
 

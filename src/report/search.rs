@@ -9,7 +9,6 @@ use super::cases::CaseColumns;
 use super::page::{Page, Section, Table, cell};
 use super::quantity::{change, changes};
 use super::sweep::axes;
-use super::variant::kind_of_times;
 
 /// Number of points that are shown.
 const SHOWN: usize = 10;
@@ -38,8 +37,8 @@ pub fn search(searched: &Searched) -> Page {
         vec![format!("{}: searched {points} over {}: {tried} of them in {runs}", header.name, axes(header))];
     let record = found.best().and_then(|best| (searched.last)(&best.point)).and_then(|case| case.record.as_ref());
     heading.extend(record.map(|record| {
-        let kind = kind_of_times(record);
-        format!("{}, {}{kind}", record.device.name, counted(record.settings.iterations as usize, "iteration"))
+        let no = if record.measurement { "" } else { ", no measurement" };
+        format!("{}, {}{no}", record.device.name, counted(record.settings.iterations as usize, "iteration"))
     }));
     page.lines("", heading);
     page.sections.push(table(searched));

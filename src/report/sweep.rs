@@ -11,7 +11,6 @@ use crate::measure::scaling;
 use super::cases::{CaseColumns, chart, check, reasons, records, tally};
 use super::curve;
 use super::page::{Page, Section, Table, named_cells};
-use super::variant::kind_of_times;
 
 /// Maximum number of rows; the file of cases has all cases.
 const ROWS: usize = 200;
@@ -44,8 +43,8 @@ fn heading(header: &CasesHeader, cases: &[&Case]) -> Vec<String> {
         let devices: IndexSet<&str> = records(cases).map(|record| record.device.name.as_str()).collect();
         let devices: Vec<&str> = devices.into_iter().collect();
         let iterations = record.variants.first().map_or(0, |variant| variant.time.n);
-        let kind = kind_of_times(record);
-        lines.push(format!("{}, {}{kind}", devices.join(" and "), counted(iterations, "iteration")));
+        let no = if record.measurement { "" } else { ", no measurement" };
+        lines.push(format!("{}, {}{no}", devices.join(" and "), counted(iterations, "iteration")));
     }
     lines.push(tally(cases));
     lines

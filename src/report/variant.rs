@@ -1,6 +1,5 @@
 //! Names of variants in reports, and the rank that a report shows of one.
 
-use crate::measure::pace;
 pub(super) use crate::measure::record::launched;
 use crate::measure::record::{RankRecord, RunRecord, Variant, observer_effect_text};
 
@@ -16,17 +15,6 @@ pub(super) fn marks(record: &RunRecord) -> &'static str {
         (true, false) => ", simulated",
         (false, true) => ", emulated",
         (true, true) => ", simulated, emulated",
-    }
-}
-
-/// Says after a number of iterations whether their times include the host's, and whether they are no measurement. On the
-/// CPU, there is no other time than the host's.
-pub(super) fn kind_of_times(record: &RunRecord) -> &'static str {
-    match (record.settings.backend != "host" && pace::all_host_paced(&record.variants), record.measurement) {
-        (false, true) => "",
-        (false, false) => ", no measurement",
-        (true, true) => ", host-paced",
-        (true, false) => ", host-paced, no measurement",
     }
 }
 
