@@ -179,6 +179,9 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                     // Blocks on one unit hide each other's latencies, but not those of one block.
                     let alone = if cost.alternates {
                         arithmetic / beside + thread_time(cost, grid, cached, profile)
+                    } else if cost.exchanges > 0.0 {
+                        // Threads that exchange what they have read write it after that, so a block moves its bytes and computes in turn.
+                        unit_time(cost, grid, profile) + thread_time(cost, grid, cached, profile)
                     } else {
                         0.0
                     };
