@@ -522,8 +522,13 @@ mod tests {
     #[test]
     fn replaced_lines_of_a_flush_are_written_back() {
         let profile = Profile::named("h100").unwrap();
-        let kernel =
-            Task::Kernel { blocks: 1, share: 1, block_time: 0.0, busy: Busy::default(), floor: profile.kernel_floor.value() };
+        let kernel = Task::Kernel {
+            blocks: 1,
+            share: 1,
+            block_time: 0.0,
+            busy: Busy::default(),
+            floor: profile.kernel_floor.value(),
+        };
         let copy = Task::Copy { direction: Direction::HostToDevice, bytes: 1e6, pageable: false };
         let mut tasks = [copy, kernel, kernel];
         add_write_back(&mut tasks, 16e6, &profile);
