@@ -67,6 +67,9 @@ pub struct Profile {
     /// Additional time of a `memset` by the runtime.
     #[serde(default = "SourcedFigure::none")]
     pub memset_latency: SourcedFigure,
+    /// Share of the cache's lines that a flush leaves modified. A line that replaces one of them first has it written to memory.
+    #[serde(default = "SourcedFigure::none")]
+    pub flush_modified: SourcedFigure,
     /// Mean time from an instruction of a thread to its next one.
     #[serde(default = "SourcedFigure::none")]
     pub instruction_latency: SourcedFigure,
@@ -359,6 +362,7 @@ impl Profile {
             ("memory_latency", &self.memory_latency),
             ("memory_wait", &self.memory_wait),
             ("memset_latency", &self.memset_latency),
+            ("flush_modified", &self.flush_modified),
             ("block_exchange", &self.block_exchange),
             ("block_handoff", &self.block_handoff),
             ("host_link.latency", &self.host_link.latency),

@@ -103,6 +103,20 @@ pub fn flush(profile: &Profile) -> Task {
     Task::Kernel { blocks: 1, share: 1, block_time: 0.0, busy, floor: profile.kernel_floor.value() }
 }
 
+/// Bytes of device memory that an operation brings into the cache if the cache has this share of its operands.
+pub fn missed_bytes(spec: &Spec, cached: f64) -> f64 {
+    let cost = spec.cost();
+    (1.0 - cached) * (cost.read + cost.written + cost.scratch).device as f64
+}
+
+/// Adds to the first kernel of an operation the time for writing back modified lines of a flush, which this many bytes replace.
+pub fn add_write_back(tasks: &mut [Task], replaced: f64, profile: &Profile) {
+    let kernel = tasks.iter_mut().find_map(|task| if let Task::Kernel { busy, .. } = task { Some(busy) } else { None });
+    if let Some(busy) = kernel {
+        busy.memory += memory_time(replaced * profile.flush_modified.value(), 0.0, profile);
+    }
+}
+
 /// Whether a launch runs on a device: some kernels do only what clusters of blocks have not done.
 pub fn runs(launch: &Launch, profile: &Profile) -> bool {
     !matches!(launch, Launch::Kernel(kernel) if kernel.without_clusters && profile.has_clusters())
@@ -179,6 +193,9 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                     // Blocks on one unit hide each other's latencies, but not those of one block.
                     let alone = if cost.alternates {
                         arithmetic / beside + thread_time(cost, grid, cached, profile)
+                    } else if cost.exchanges > 0.0 {
+                        // Threads that exchange what they have read write it after that, so a block moves its bytes and computes in turn.
+                        unit_time(cost, grid, profile) + thread_time(cost, grid, cached, profile)
                     } else {
                         0.0
                     };
@@ -495,4 +512,29 @@ pub fn issue(launch: &Launch, profile: &Profile) -> f64 {
         },
     }
     .value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After a flush, memory also writes the modified lines that an operation's bytes replace.
+    #[test]
+    fn replaced_lines_of_a_flush_are_written_back() {
+        let profile = Profile::named("h100").unwrap();
+        let kernel = Task::Kernel {
+            blocks: 1,
+            share: 1,
+            block_time: 0.0,
+            busy: Busy::default(),
+            floor: profile.kernel_floor.value(),
+        };
+        let copy = Task::Copy { direction: Direction::HostToDevice, bytes: 1e6, pageable: false };
+        let mut tasks = [copy, kernel, kernel];
+        add_write_back(&mut tasks, 16e6, &profile);
+        assert_eq!((tasks[0], tasks[2]), (copy, kernel), "only the first kernel replaces lines");
+        let further = alone(&tasks[1], &profile) - alone(&kernel, &profile);
+        // 7.5 MB at 2.97 TB/s.
+        assert!((2000.0..3000.0).contains(&further), "{further} ns");
+    }
 }

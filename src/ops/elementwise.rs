@@ -155,9 +155,14 @@ const PER_WHOLE_WRITTEN: u32 = 9;
 
 /// Returns the cost of evaluating an expression for each element of the outputs.
 pub(super) fn cost(expression: &Expression, spec: &Spec) -> Cost {
-    let each = |count: u32| f64::from(count) * spec.outputs[0].elements() as f64;
     let tasks = [task(expression, spec)];
     let work = ShortRows::of(&tasks[0]).map_or_else(|| walk::work(&tasks), |rows| rows.work());
+    cost_with(expression, spec, work)
+}
+
+/// Returns the cost of evaluating an expression for each element of the outputs by kernels with this work.
+pub(super) fn cost_with(expression: &Expression, spec: &Spec, work: walk::Work) -> Cost {
+    let each = |count: u32| f64::from(count) * spec.outputs[0].elements() as f64;
     let whole = |tensors: &[Tensor]| tensors.iter().filter(|tensor| !tensor.dtype.is_float()).count() as u32;
     // A constant is converted once.
     let written = if spec.inputs.is_empty() { 0 } else { whole(&spec.outputs) };

@@ -1,6 +1,6 @@
 //! `rope`: rotary position embedding.
 
-use super::elementwise::{compare, cost, evaluate};
+use super::elementwise::{compare, cost_with, evaluate};
 use super::formula::formula;
 use super::kernel::{BLOCK, bounds, c_type, compute_type, geometry_param, index_type, launch, param, u64_param};
 use super::layout::{broadcast, broadcast_strides, collapse};
@@ -32,6 +32,20 @@ fn in_halves(spec: &Spec) -> Spec {
     let of = |tensor: &Tensor| Tensor { dims: half(tensor.dims), ..*tensor };
     let [x, cos, sin] = [0, 1, 2].map(|input| spec.inputs[input]);
     Spec { inputs: vec![of(&x), of(&x), cos, sin], outputs: vec![of(&spec.outputs[0]); 2], ..spec.clone() }
+}
+
+/// The kernel's task: both halves of each row are operands, in the input and in the output.
+fn task<'a>(expression: &'a Expression, spec: &Spec) -> Task<'a> {
+    let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
+    let (last, dims) = (x.dims.len() - 1, half(x.dims));
+    let both = |operand: Operand| [0, dims[last]].map(|from| operand.cut(last, from, dims[last]));
+    let angles = |input: usize| Operand::of(input, &spec.inputs[input], broadcast_strides(&spec.inputs[input], dims));
+    Task {
+        expression,
+        dims,
+        outputs: both(Operand::of(3, y, y.strides)).to_vec(),
+        inputs: [both(Operand::of(0, x, x.strides)), [angles(1), angles(2)]].concat(),
+    }
 }
 
 /// The first and the second half of each row.
@@ -93,7 +107,10 @@ impl Operation for Rope {
     fn cost(&self, spec: &Spec) -> Cost {
         match Staged::of(spec) {
             Some(staged) => staged.cost(spec),
-            None => cost(&expression(), &in_halves(spec)),
+            None => {
+                let expression = expression();
+                cost_with(&expression, &in_halves(spec), walk::work(&[task(&expression, spec)]))
+            }
         }
     }
 
@@ -127,18 +144,8 @@ impl Operation for Rope {
         if let Some(staged) = Staged::of(spec) {
             return vec![staged.launch(spec)];
         }
-        let (x, y, expression) = (&spec.inputs[0], &spec.outputs[0], expression());
-        let (last, dims) = (x.dims.len() - 1, half(x.dims));
-        let both = |operand: Operand| [0, dims[last]].map(|from| operand.cut(last, from, dims[last]));
-        let angles =
-            |input: usize| Operand::of(input, &spec.inputs[input], broadcast_strides(&spec.inputs[input], dims));
-        let task = Task {
-            expression: &expression,
-            dims,
-            outputs: both(Operand::of(3, y, y.strides)).to_vec(),
-            inputs: [both(Operand::of(0, x, x.strides)), [angles(1), angles(2)]].concat(),
-        };
-        vec![walk::launch_all("rope", &[task], compute_type(spec))]
+        let expression = expression();
+        vec![walk::launch_all("rope", &[task(&expression, spec)], compute_type(spec))]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -290,11 +290,16 @@ impl RowSplit {
         self.rows.count.div_ceil(self.block_rows()).max(1) * self.chunks
     }
 
+    /// Number of kernels, which is 2 if several blocks share a row.
+    pub fn launches(&self) -> u64 {
+        if self.chunks > 1 { 2 } else { 1 }
+    }
+
     /// Cost of kernels that read each row once if registers hold it, and twice otherwise.
     pub fn cost(&self, spec: &Spec, flops: f64) -> Cost {
         Cost {
             reread: if self.whole { Traffic::NONE } else { Spec::bytes_of(&spec.inputs) },
-            blocks: self.blocks() * if self.chunks > 1 { 2 } else { 1 },
+            blocks: self.blocks() * self.launches(),
             share: share(self.block()),
             ..spec.streaming_cost(flops, 1)
         }

@@ -54,7 +54,9 @@ impl Operation for Softmax {
         let elements = spec.inputs[0].elements() as f64;
         let split = RowSplit::of(spec);
         let (instructions, special) = work(&split, elements);
-        Cost { instructions, special, ..split.cost(spec, 5.0 * elements) }
+        // Several warps of a row exchange its maximum and its sum, in each kernel.
+        let exchanges = if split.several_warps() { 2.0 * split.launches() as f64 } else { 0.0 };
+        Cost { instructions, special, exchanges, ..split.cost(spec, 5.0 * elements) }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {

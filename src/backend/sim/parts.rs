@@ -39,9 +39,9 @@ pub type Parts = (Vec<OperationParts>, Vec<SimLaunch>);
 /// The parts of operations that were computed already, so that equal operations share them.
 #[derive(Debug, Default)]
 pub struct KnownParts {
-    /// Ranges of launches, normally and in observed iterations, by work, share of operands in the cache, communicator,
-    /// and number of a copy between ranks.
-    ranges: FxHashMap<(u32, u8, u32, u32), [Range<u32>; 2]>,
+    /// Ranges of launches, normally and in observed iterations, by work, share of operands in the cache, bytes that replace lines of a
+    /// flush, communicator, and number of a copy between ranks.
+    ranges: FxHashMap<(u32, u8, u64, u32, u32), [Range<u32>; 2]>,
 }
 
 impl KnownParts {
@@ -62,11 +62,20 @@ impl KnownParts {
             cold: image.cold.binary_search(&number).is_ok(),
         };
         let shares = cache::shares(|| image.ops.iter().zip(0..).map(access), profile);
-        let ops = image.ops.iter().zip(shares).map(|(op, share)| {
-            let ranges = self.ranges.entry((op.work, share, op.comm, op.crossing)).or_insert_with(|| {
-                let work = &image.works[op.work as usize];
-                let cached = f64::from(share) / f64::from(cache::WHOLE);
-                let tasks = cost::tasks(&work.spec, &work.launches, cached, profile);
+        // Bytes that still replace lines of the last flush.
+        let mut flushed = 0.0;
+        let ops = image.ops.iter().zip(0..).zip(shares).map(|((op, number), share)| {
+            let work = &image.works[op.work as usize];
+            let cached = f64::from(share) / f64::from(cache::WHOLE);
+            if image.cold.binary_search(&number).is_ok() {
+                flushed = profile.cache.value();
+            }
+            let replaced = if flushed > 0.0 { cost::missed_bytes(&work.spec, cached).min(flushed) } else { 0.0 };
+            flushed -= replaced;
+            let key = (op.work, share, replaced as u64, op.comm, op.crossing);
+            let ranges = self.ranges.entry(key).or_insert_with(|| {
+                let mut tasks = cost::tasks(&work.spec, &work.launches, cached, profile);
+                cost::add_write_back(&mut tasks, replaced, profile);
                 let mut add = |new: Vec<SimLaunch>| {
                     let first = parts.len() as u32;
                     // Only a position on the stream remains of an operation that does nothing on this rank.

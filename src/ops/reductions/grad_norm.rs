@@ -81,6 +81,7 @@ impl Operation for GradNorm {
         let squares = Cost {
             instructions: PER_ELEMENT * elements as f64 + PER_THREAD * (chunks * u64::from(BLOCK)) as f64,
             written: sums,
+            exchanges: 1.0,
             blocks: chunks,
             share: share(u64::from(BLOCK)),
             ..spec.streaming_cost(2.0 * elements as f64, 1)
@@ -89,6 +90,7 @@ impl Operation for GradNorm {
             instructions: PER_ELEMENT * chunks as f64,
             read: sums,
             written: Spec::bytes_of(&spec.outputs),
+            exchanges: 1.0,
             blocks: 1,
             ..Cost::default()
         };
