@@ -261,16 +261,13 @@ const PERMUTE: &str = r#"  P all = live(workspace);
 "#;
 
 impl Operation for Unpermute {
-    fn signature(&self) -> &'static Signature {
-        const INPUTS: &[Input] = &[Input::Tensor("y"), Input::Tensor("places"), Input::Optional("weights")];
-        &Signature {
-            name: "unpermute",
-            summary: "the inverse of `permute`: for each row, the (weighted) sum of the rows of `y` at its positions",
-            category: Category::Movement,
-            inputs: INPUTS,
-            outputs: &["x"],
-            options: &[],
-        }
+    signature! {
+        name: "unpermute",
+        summary: "the inverse of `permute`: for each row, the (weighted) sum of the rows of `y` at its positions",
+        category: Category::Movement,
+        inputs: &[Input::Tensor("y"), Input::Tensor("places"), Input::Optional("weights")],
+        outputs: &["x"],
+        options: &[],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -29,17 +29,13 @@ fn work(split: &RowSplit, elements: f64) -> (f64, f64) {
 pub struct Softmax;
 
 impl Operation for Softmax {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "softmax",
-                summary: "softmax along the last dimension, computed in f32",
-                category: Category::RowWise,
-                inputs: &[Input::Tensor("x")],
-                outputs: &["y"],
-                options: &[OptionSpec::number("scale", 1.0, "factor of `x` before the softmax")],
-            }
-        }
+    signature! {
+        name: "softmax",
+        summary: "softmax along the last dimension, computed in f32",
+        category: Category::RowWise,
+        inputs: &[Input::Tensor("x")],
+        outputs: &["y"],
+        options: &[OptionSpec::number("scale", 1.0, "factor of `x` before the softmax")],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
