@@ -4,8 +4,8 @@ use crate::base::SourceMap;
 use crate::config::{Effort, EffortPlan, LaunchSetting, Profile, Settings};
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Observation, RankSchedule, Ranks, Samples};
 use crate::model::{self, Program};
-use crate::plan::ranks::RankPlan;
 use crate::plan::Plan;
+use crate::plan::ranks::RankPlan;
 use crate::schedule::{self, Schedule};
 
 use super::record::{Times, Variant};
