@@ -41,7 +41,7 @@ impl Operation for Softmax {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_rows()?;
         let input = &call.inputs[0];
-        call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
+        call.needs_float(input, "floating-point values")?;
         Ok(vec![call.output(0, input.tensor.dtype, input.tensor.dims)?])
     }
 

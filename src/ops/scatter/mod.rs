@@ -52,7 +52,7 @@ impl Operation for Scatter {
             ));
         }
         if let Some(w) = call.inputs.get(2) {
-            call.needs_dtype(w, w.tensor.dtype.is_float(), "floating-point weights")?;
+            call.needs_float(w, "floating-point weights")?;
             if w.tensor.dims != i.tensor.dims {
                 return Err(call.differs(
                     2,
