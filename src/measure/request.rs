@@ -34,7 +34,7 @@ pub struct Request<'a> {
     pub keep: &'a dyn Fn(Measured),
 }
 
-/// One rank of a measurement: what [`RankSchedule`] has, and the plan, from which reports know the dependencies.
+/// A rank of a measurement: the fields of a [`RankSchedule`], and the plan, from which reports take the dependencies.
 #[derive(Clone, Copy, Debug)]
 pub struct RankRequest<'a> {
     pub number: u32,
