@@ -12,6 +12,7 @@ mod exhausted;
 pub mod gpu;
 pub mod hip;
 pub mod host;
+mod id_exchange;
 mod libraries;
 pub mod ranges;
 pub mod rendezvous;

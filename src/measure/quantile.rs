@@ -4,7 +4,7 @@
 //! samples count for less: for a percentile it matters whether samples *exceed it* in bursts.
 
 use super::series;
-use super::stats::{percentile, samples_for};
+use super::stats::{percentile, samples_for, sorted};
 
 /// Probability outside of the interval, at each end.
 const TAIL: f64 = 0.025;
@@ -34,8 +34,7 @@ pub fn quantile(samples: &[f64], wanted: f64) -> Option<Quantile> {
     if n < fewest || !samples.iter().all(|sample| sample.is_finite()) {
         return None;
     }
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    let sorted = sorted(samples);
     let independent = (effective(samples, wanted) as usize).clamp(1, n);
     let interval = beyond(independent, 1.0 - wanted / 100.0).map(|(fewest, most)| {
         // Ranks counted from the largest, scaled from the independent samples to all.
@@ -83,8 +82,7 @@ pub fn effective(samples: &[f64], wanted: f64) -> f64 {
     if n < series::TREND_SAMPLES {
         return neighbours;
     }
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    let sorted = sorted(samples);
     let level = percentile(&sorted, wanted);
     let exceeds: Vec<f64> = samples.iter().map(|&sample| f64::from(u8::from(sample > level))).collect();
     let mean = exceeds.iter().sum::<f64>() / n as f64;

@@ -4,8 +4,8 @@ use crate::base::SourceMap;
 use crate::config::{Effort, EffortPlan, LaunchSetting, Profile, Settings};
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Observation, RankSchedule, Ranks, Samples};
 use crate::model::{self, Program};
+use crate::plan::Plan;
 use crate::plan::ranks::RankPlan;
-use crate::plan::{self, Plan};
 use crate::schedule::{self, Schedule};
 
 use super::record::{Times, Variant};
@@ -34,7 +34,7 @@ pub struct Request<'a> {
     pub keep: &'a dyn Fn(Measured),
 }
 
-/// The program and schedule of one rank.
+/// A rank of a measurement: the fields of a [`RankSchedule`], and the plan, from which reports take the dependencies.
 #[derive(Clone, Copy, Debug)]
 pub struct RankRequest<'a> {
     pub number: u32,
@@ -45,15 +45,15 @@ pub struct RankRequest<'a> {
 
 impl<'a> RankRequest<'a> {
     /// The ranks from the number `first` on, each with its schedule.
-    pub fn all(first: u32, ranks: &'a [plan::RankPlan], schedules: &'a [Schedule]) -> Vec<RankRequest<'a>> {
-        let both = (first..).zip(ranks.iter().zip(schedules));
-        let one = |(number, (rank, schedule)): (u32, (&'a plan::RankPlan, &'a Schedule))| RankRequest {
+    pub fn all(first: u32, ranks: &'a [RankPlan], schedules: &'a [Schedule]) -> Vec<RankRequest<'a>> {
+        let both = RankSchedule::all(first, ranks, schedules).into_iter().zip(ranks);
+        both.map(|(RankSchedule { number, program, schedule }, rank)| RankRequest {
             number,
-            program: &rank.program,
+            program,
             plan: &rank.plan,
             schedule,
-        };
-        both.map(one).collect()
+        })
+        .collect()
     }
 
     /// The rank on a schedule of its program.

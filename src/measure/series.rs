@@ -2,7 +2,7 @@
 //!
 //! All tests use ranks or medians, so that outliers neither cause nor hide an alarm. Independent of units.
 
-use super::stats::{median, percentile};
+use super::stats::{median, percentile, sorted};
 
 /// Minimum number of samples for a trend.
 pub const TREND_SAMPLES: usize = 10;
@@ -80,8 +80,7 @@ pub fn modes(samples: &[f64]) -> Option<Modes> {
     if n < MODE_SAMPLES {
         return None;
     }
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    let sorted = sorted(samples);
     let split = split(&sorted)?;
     let (lower, upper) = sorted.split_at(split);
     let (low, high) = (percentile(lower, 50.0), percentile(upper, 50.0));

@@ -22,9 +22,14 @@ pub fn percentile(sorted: &[f64], percentile: f64) -> f64 {
 
 /// Median; of an even number the mean of the middle two.
 pub fn median(samples: &[f64]) -> f64 {
+    percentile(&sorted(samples), 50.0)
+}
+
+/// Returns the samples in ascending order.
+pub fn sorted(samples: &[f64]) -> Vec<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
-    percentile(&sorted, 50.0)
+    sorted
 }
 
 /// Logarithm of each value; `None` if a value is not positive and finite.

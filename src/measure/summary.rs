@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::quantile::quantile;
-use super::stats::{Moments, percentile, samples_for};
+use super::stats::{Moments, percentile, samples_for, sorted};
 
 /// Statistics of a series. Percentiles are `None` if there are too few samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,8 +26,7 @@ impl Summary {
     /// Statistics of a series in the order in which it was taken; `None` if it is empty.
     pub fn of(samples: &[f64]) -> Option<Summary> {
         let n = samples.len();
-        let mut sorted = samples.to_vec();
-        sorted.sort_by(f64::total_cmp);
+        let sorted = sorted(samples);
         let moments = Moments::of(&sorted)?;
         let tail = |wanted: f64| (n >= samples_for(wanted)).then(|| percentile(&sorted, wanted));
         Some(Summary {

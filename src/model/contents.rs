@@ -147,17 +147,22 @@ fn places(view: ViewId, program: &Program) -> impl Iterator<Item = usize> {
 
 impl Program {
     /// Sets [`Spec::sizes`] and [`Spec::has_certain_sizes`] of all operations whose sizes the text determines, in every iteration.
+    /// A second pass, for sizes that rounding may change, runs only if the first one leaves an operation without sizes.
     pub fn derive_sizes(&mut self) {
         if self.specs.iter().all(|spec| spec.operation.sizing(spec).is_empty()) {
             return;
         }
         for are_certain in [true, false] {
             let mut contents = self.contents_before_cycle(Contents::initial(are_certain));
+            let mut has_all_sizes = true;
             for slot in 0..self.cycle.len() {
                 for op in self.cycle[slot].ids() {
-                    self.set_sizes(slot, op, &contents);
+                    has_all_sizes &= self.set_sizes(slot, op, &contents);
                     contents.run(op, &self.cycle[slot], self);
                 }
+            }
+            if has_all_sizes {
+                break;
             }
         }
     }
@@ -186,22 +191,22 @@ impl Program {
         contents
     }
 
-    /// Sets the sizes of an operation from the contents before it.
-    fn set_sizes(&mut self, slot: usize, op: OpId, contents: &Contents) {
-        let OpKind::Run(id) = self.cycle[slot].op(op).kind else { return };
+    /// Sets the sizes of an operation from the contents before it. Returns false if they stay unknown.
+    fn set_sizes(&mut self, slot: usize, op: OpId, contents: &Contents) -> bool {
+        let OpKind::Run(id) = self.cycle[slot].op(op).kind else { return true };
         let (spec, inputs) = (self.spec(id), self.cycle[slot].inputs(op));
         let sizing = spec.operation.sizing(spec);
         if sizing.is_empty() || spec.sizes.is_some() {
-            return;
+            return true;
         }
         let whole = |values: Vec<f64>| values.into_iter().map(|value| value as i64).collect();
         let known = sizing.iter().map(|input| contents.view(inputs[*input], self).map(whole));
-        let sizes: Option<Vec<Vec<i64>>> = known.collect();
-        if sizes.is_some() {
-            let spec = Spec { sizes: sizes.map(Arc::new), has_certain_sizes: contents.are_certain, ..spec.clone() };
-            let id = SpecId::from(self.specs.insert_full(spec).0);
-            self.cycle[slot].ops[op.index()].kind = OpKind::Run(id);
-        }
+        let Some(sizes) = known.collect::<Option<Vec<Vec<i64>>>>() else { return false };
+        let sizes = Some(Arc::new(sizes));
+        let spec = Spec { sizes, has_certain_sizes: contents.are_certain, ..spec.clone() };
+        let id = SpecId::from(self.specs.insert_full(spec).0);
+        self.cycle[slot].ops[op.index()].kind = OpKind::Run(id);
+        true
     }
 }
 

@@ -68,6 +68,11 @@ impl Call<'_> {
         })
     }
 
+    /// Returns an error unless an operand has a floating-point type. `needs` says in words which types the operand may have.
+    pub(super) fn needs_float(&self, operand: &Operand, needs: &str) -> Result<(), OpError> {
+        self.needs_dtype(operand, operand.tensor.dtype.is_float(), needs)
+    }
+
     /// Returns an error unless an operand holds indices: elements of type `i32` or `i64`.
     pub(super) fn needs_indices(&self, operand: &Operand) -> Result<(), OpError> {
         let fits = matches!(operand.tensor.dtype, DType::I32 | DType::I64);

@@ -96,25 +96,21 @@ impl Operation for Copy {
         RowCounts::of(spec).is_none().then(Expression::identity)
     }
 
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "copy",
-                summary: "copies a tensor within or between device and host memory; the buffers determine the direction",
-                category: Category::Copy,
-                inputs: &[Input::Tensor("src"), Input::Optional("counts")],
-                outputs: &["dst"],
-                options: &[
-                    OptionSpec::word(
-                        "via",
-                        &["auto", "dma", "kernel"],
-                        "a copy engine, a kernel, or the faster of both: a kernel within a device and where the runtime cannot make the copy, else the runtime's copy",
-                    ),
-                    pages::INDICES,
-                    counted::BACK,
-                ],
-            }
-        }
+    signature! {
+        name: "copy",
+        summary: "copies a tensor within or between device and host memory; the buffers determine the direction",
+        category: Category::Copy,
+        inputs: &[Input::Tensor("src"), Input::Optional("counts")],
+        outputs: &["dst"],
+        options: &[
+            OptionSpec::word(
+                "via",
+                &["auto", "dma", "kernel"],
+                "a copy engine, a kernel, or the faster of both: a kernel within a device and where the runtime cannot make the copy, else the runtime's copy",
+            ),
+            pages::INDICES,
+            counted::BACK,
+        ],
     }
 
     fn properties(&self) -> &'static [Property] {
@@ -336,17 +332,13 @@ pub fn launch_to_peer(spec: &Spec) -> Launch {
 pub struct Memset;
 
 impl Operation for Memset {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "memset",
-                summary: "sets every byte to one value by the runtime's memset",
-                category: Category::Copy,
-                inputs: &[Input::Scalar(OptionSpec::required("value", OptionType::Int(0, 255), "the byte"))],
-                outputs: &["x"],
-                options: &[],
-            }
-        }
+    signature! {
+        name: "memset",
+        summary: "sets every byte to one value by the runtime's memset",
+        category: Category::Copy,
+        inputs: &[Input::Scalar(OptionSpec::required("value", OptionType::Int(0, 255), "the byte"))],
+        outputs: &["x"],
+        options: &[],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

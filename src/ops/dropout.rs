@@ -59,7 +59,7 @@ impl Operation for Dropout {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         let x = &call.inputs[0];
-        call.needs_dtype(x, x.tensor.dtype.is_float(), "a floating-point type")?;
+        call.needs_float(x, "a floating-point type")?;
         if !(0.0..=1.0).contains(&call.attrs.number("p")) {
             let why = "a probability is a number from 0 to 1".to_owned();
             return Err(call.bad_option("p", why, "write a number in between: `p: 0.1`, or `p: 10%`"));

@@ -519,7 +519,7 @@ impl Collective {
 }
 
 /// Numbers of elements that a rank sends to each rank, and that it receives from each rank, in an uneven `all_to_all`.
-/// Both lists are in rank order; the parts follow each other in memory without gaps.
+/// The lists are in rank order; the parts follow each other in memory without gaps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PartSizes {
     pub sent: Vec<u64>,

@@ -24,15 +24,13 @@ pub(super) fn head_geometry(a: &Tensor, b: &Tensor, count: usize) -> Geometry {
 pub struct Gather;
 
 impl Operation for Gather {
-    fn signature(&self) -> &'static Signature {
-        &Signature {
-            name: "gather",
-            summary: "selects rows of `x` by index; an index out of range, such as -1, gives zeros",
-            category: Category::Movement,
-            inputs: &[Input::Tensor("x"), Input::Tensor("i")],
-            outputs: &["y"],
-            options: &[],
-        }
+    signature! {
+        name: "gather",
+        summary: "selects rows of `x` by index; an index out of range, such as -1, gives zeros",
+        category: Category::Movement,
+        inputs: &[Input::Tensor("x"), Input::Tensor("i")],
+        outputs: &["y"],
+        options: &[],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -146,7 +146,7 @@ fn updated(call: &Call, help: &'static str) -> Result<Vec<(DType, Dims)>, OpErro
     }
     call.needs_device()?;
     for operand in call.inputs {
-        call.needs_dtype(operand, operand.tensor.dtype.is_float(), "floating-point types")?;
+        call.needs_float(operand, "floating-point types")?;
     }
     (0..given.len()).map(|output| call.output(output, given[output].tensor.dtype, dims)).collect()
 }

@@ -261,27 +261,24 @@ const PERMUTE: &str = r#"  P all = live(workspace);
 "#;
 
 impl Operation for Unpermute {
-    fn signature(&self) -> &'static Signature {
-        const INPUTS: &[Input] = &[Input::Tensor("y"), Input::Tensor("places"), Input::Optional("weights")];
-        &Signature {
-            name: "unpermute",
-            summary: "the inverse of `permute`: for each row, the (weighted) sum of the rows of `y` at its positions",
-            category: Category::Movement,
-            inputs: INPUTS,
-            outputs: &["x"],
-            options: &[],
-        }
+    signature! {
+        name: "unpermute",
+        summary: "the inverse of `permute`: for each row, the (weighted) sum of the rows of `y` at its positions",
+        category: Category::Movement,
+        inputs: &[Input::Tensor("y"), Input::Tensor("places"), Input::Optional("weights")],
+        outputs: &["x"],
+        options: &[],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         call.needs_rank(0, 1, "whose first are the rows")?;
         let y = &call.inputs[0];
-        call.needs_dtype(y, y.tensor.dtype.is_float(), "floating-point values")?;
+        call.needs_float(y, "floating-point values")?;
         call.needs_choices(1, None)?;
         let places = &call.inputs[1].tensor;
         if let Some(weights) = call.inputs.get(2) {
-            call.needs_dtype(weights, weights.tensor.dtype.is_float(), "floating-point weights")?;
+            call.needs_float(weights, "floating-point weights")?;
             if weights.tensor.dims != places.dims {
                 let (has, found) = (format!("this is {}", places.dims), format!("this is {}", weights.tensor.dims));
                 return Err(call.differs(1, has, 2, found, "there is a weight for each place"));

@@ -79,7 +79,7 @@ impl Operation for Rope {
         call.needs_device()?;
         call.needs_rank(0, 1, "whose last is rotated")?;
         for input in call.inputs {
-            call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point types")?;
+            call.needs_float(input, "floating-point types")?;
         }
         let x = &call.inputs[0];
         let (dims, last) = (x.tensor.dims, x.tensor.dims.len() - 1);

@@ -29,23 +29,19 @@ fn work(split: &RowSplit, elements: f64) -> (f64, f64) {
 pub struct Softmax;
 
 impl Operation for Softmax {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "softmax",
-                summary: "softmax along the last dimension, computed in f32",
-                category: Category::RowWise,
-                inputs: &[Input::Tensor("x")],
-                outputs: &["y"],
-                options: &[OptionSpec::number("scale", 1.0, "factor of `x` before the softmax")],
-            }
-        }
+    signature! {
+        name: "softmax",
+        summary: "softmax along the last dimension, computed in f32",
+        category: Category::RowWise,
+        inputs: &[Input::Tensor("x")],
+        outputs: &["y"],
+        options: &[OptionSpec::number("scale", 1.0, "factor of `x` before the softmax")],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_rows()?;
         let input = &call.inputs[0];
-        call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
+        call.needs_float(input, "floating-point values")?;
         Ok(vec![call.output(0, input.tensor.dtype, input.tensor.dims)?])
     }
 

@@ -31,21 +31,17 @@ pub fn exchanges_last(spec: &Spec) -> bool {
 }
 
 impl Operation for Transpose {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "transpose",
-                summary: "permutes the dimensions: swaps the last two, or takes the order in `dims`",
-                category: Category::Movement,
-                inputs: &[Input::Tensor("x")],
-                outputs: &["y"],
-                options: &[OptionSpec::absent(
-                    "dims",
-                    OptionType::Axes,
-                    "the order of dimensions: dimension `dims[i]` of `x` becomes dimension i of `y`",
-                )],
-            }
-        }
+    signature! {
+        name: "transpose",
+        summary: "permutes the dimensions: swaps the last two, or takes the order in `dims`",
+        category: Category::Movement,
+        inputs: &[Input::Tensor("x")],
+        outputs: &["y"],
+        options: &[OptionSpec::absent(
+            "dims",
+            OptionType::Axes,
+            "the order of dimensions: dimension `dims[i]` of `x` becomes dimension i of `y`",
+        )],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

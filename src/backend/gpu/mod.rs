@@ -38,7 +38,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::backend::collective::IdExchange;
+use crate::backend::id_exchange::IdExchange;
 use crate::backend::ranges::Ranges;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, Timer};
 use crate::ops::KernelSource;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use crate::backend::collective::IdExchange;
+use crate::backend::id_exchange::IdExchange;
 use crate::base::{Nanos, parallel, threads};
 use crate::exec::{Driver, ExecError};
 

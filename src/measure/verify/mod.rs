@@ -91,7 +91,7 @@ pub fn verify(request: &VerifyRequest) -> Result<Option<Verification>, ExecError
     }
     let Findings { operations, mistakes, unread, taken } = walk.findings()?;
     drop(walk);
-    if !order::witness(request, &schedules, &mut variants)? {
+    if !order::witness(request, &opened, &mut variants)? {
         return Ok(None);
     }
     let all_passed = !variants.is_empty()

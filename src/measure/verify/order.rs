@@ -3,24 +3,21 @@
 use crate::base::OpId;
 use crate::exec::{self, CheckedDependency, ExecError, LaunchMode, RankSchedule};
 use crate::plan::Plan;
-use crate::schedule::Schedule;
 
 use super::VerifyRequest;
 use super::record::VariantVerification;
 
-/// Runs the schedules with marks and checks around each operation; false if the run was stopped.
+/// Runs the ranks on their schedules with marks and checks around each operation; false if the run was stopped.
 pub fn witness(
     request: &VerifyRequest,
-    schedules: &[Schedule],
+    opened: &[RankSchedule],
     variants: &mut [VariantVerification],
 ) -> Result<bool, ExecError> {
     let VerifyRequest { ranks, backend, ref options, control, .. } = *request;
-    let rank = |(&(number, program, _), schedule)| RankSchedule { number, program, schedule };
-    let opened: Vec<RankSchedule> = ranks.iter().zip(schedules).map(rank).collect();
     let plans: Vec<&Plan> = ranks.iter().map(|(_, _, plan)| *plan).collect();
-    let mut witness = exec::witness(&opened, &plans, backend, options)?;
+    let mut witness = exec::witness(opened, &plans, backend, options)?;
     // Two full periods, so that each iteration follows others.
-    let period = schedules.iter().map(|schedule| schedule.period.len()).max().unwrap_or(0) as u64;
+    let period = opened.iter().map(|rank| rank.schedule.period.len()).max().unwrap_or(0) as u64;
     for variant in variants {
         let mode = if variant.launch == LaunchMode::Graph.name() { LaunchMode::Graph } else { LaunchMode::Stream };
         // With its marks an iteration may be too large for a graph; then it is skipped.

@@ -29,7 +29,7 @@ impl Call<'_> {
     pub(super) fn infer_results(&self) -> Result<Vec<(DType, Dims)>, OpError> {
         let [q, v] = [0, 2].map(|input| self.inputs[input].tensor);
         if let Some(output) = &self.outputs[0] {
-            self.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+            self.needs_float(output, "a floating-point output")?;
         }
         let (dims, rows) = results(self, &q, &v);
         let o = self.output(0, self.given_dtype(0).unwrap_or(q.dtype), dims)?;
@@ -52,7 +52,7 @@ impl Call<'_> {
         let scores = Tensor { dtype: q.dtype.compute(), dims: self.scores(), ..q };
         let types = [q, k, v, scores].into_iter().take(self.outputs.len()).enumerate().map(|(index, tensor)| {
             if let Some(output) = &self.outputs[index] {
-                self.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+                self.needs_float(output, "a floating-point output")?;
             }
             self.output(index, self.given_dtype(index).unwrap_or(tensor.dtype), tensor.dims)
         });

@@ -316,11 +316,11 @@ impl ForwardPartition {
         dims.push(group);
         for (index, tensor) in tensors.into_iter().enumerate() {
             if index > 4 && bias.is_none() {
-                // All heads of a sequence share pages and lengths.
+                // The heads of a sequence share pages and lengths.
                 strides.push(Dims::from_slice(&[tensor.strides[0], 0, 0]).expect("three dimensions"));
                 continue;
             }
-            // All sequences share a pool.
+            // The sequences share a pool.
             let is_pool = self.shape.page.is_some() && (1..=2).contains(&index);
             let mut own = match is_pool {
                 true => Dims::from_slice(&[0]).expect("a dimension"),

@@ -155,7 +155,7 @@ fn own(spec: &Spec) -> (Cost, f64) {
 
 /// Returns the cost of the library's kernels for matrix units, and their time in ns on an H100; `None` if the types have none.
 ///
-/// These kernels read and write tensors whose channels come last, so that others copy the operands before and after.
+/// The kernels read and write tensors whose channels come last, so that others copy the operands before and after.
 fn library(spec: &Spec) -> Option<(Cost, f64)> {
     let arithmetic = arithmetic(spec);
     let library = match arithmetic {

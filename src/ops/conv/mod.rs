@@ -22,7 +22,7 @@ use shape::{elements_of, windows as windows_of};
 
 /// `conv(x, w -> y)`, as `torch.nn.functional.conv1d` to `conv3d`, and `conv_transpose1d` to `conv_transpose3d`.
 ///
-/// Its second form is `conv_weights(x, dy -> dw)`, the gradient of a convolution's weights.
+/// The second form of the operation is `conv_weights(x, dy -> dw)`, the gradient of a convolution's weights.
 pub enum Conv {
     Forward,
     Weights,

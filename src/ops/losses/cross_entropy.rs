@@ -33,7 +33,7 @@ impl Operation for CrossEntropy {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_rows()?;
         let [logits, targets] = call.inputs else { unreachable!("the signature has two inputs") };
-        call.needs_dtype(logits, logits.tensor.dtype.is_float(), "floating-point logits")?;
+        call.needs_float(logits, "floating-point logits")?;
         call.needs_indices(targets)?;
         let dims = &logits.tensor.dims;
         let rows = Dims::from_slice(&dims[..dims.len() - 1]).expect("no more than the logits have");
@@ -47,7 +47,7 @@ impl Operation for CrossEntropy {
             return Err(call.bad_option("label_smoothing", format!("{smoothing} is no share"), "write 0 to 1: `0.1`"));
         }
         if let Some(output) = &call.outputs[0] {
-            call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+            call.needs_float(output, "a floating-point output")?;
         }
         Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(logits.tensor.dtype), rows)?])
     }

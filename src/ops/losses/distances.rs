@@ -108,7 +108,7 @@ impl Operation for Distance {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         for input in call.inputs {
-            call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
+            call.needs_float(input, "floating-point values")?;
         }
         call.needs_rank(0, 1, "along one of which the vectors lie")?;
         let (dtype, dims) = call.broadcast()?;
@@ -117,7 +117,7 @@ impl Operation for Distance {
             Distance::Triplet => dims.len() - 1,
         };
         if let Some(output) = &call.outputs[0] {
-            call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+            call.needs_float(output, "a floating-point output")?;
         }
         let rows = Extent::along(dims, axis).result(false);
         Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(dtype), rows)?])

@@ -69,7 +69,7 @@ impl Operation for ElementLoss {
         call.needs_device()?;
         let [x, target] = call.inputs else { unreachable!("the signature has two inputs") };
         for input in call.inputs {
-            call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
+            call.needs_float(input, "floating-point values")?;
         }
         if x.tensor.dims != target.tensor.dims {
             let (has, found) = (format!("this is {}", x.tensor.dims), format!("this is {}", target.tensor.dims));

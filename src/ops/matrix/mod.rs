@@ -105,7 +105,7 @@ impl Operation for Gemm {
                 // Integers are summed exactly; a floating-point epilogue cannot follow.
                 Gemm::Plain if input.tensor.dtype == DType::I8 && place < 2 => {}
                 Gemm::Plain if input.tensor.dtype == DType::I32 && place == 2 && call.attrs.bool("accumulate") => {}
-                _ => call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point matrices, or i8")?,
+                _ => call.needs_float(input, "floating-point matrices, or i8")?,
             }
         }
         call.needs_rank(0, 2, "rows and columns")?;

@@ -92,7 +92,7 @@ impl Operation for Norm {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_rows()?;
         for input in call.inputs {
-            call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
+            call.needs_float(input, "floating-point values")?;
         }
         let x = &call.inputs[0].tensor;
         let columns = Dims::from_slice(&x.dims[x.dims.len() - 1..]).expect("a single dimension");
@@ -111,7 +111,7 @@ impl Operation for Norm {
             }
         }
         if let Some(output) = &call.outputs[0] {
-            call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+            call.needs_float(output, "a floating-point output")?;
         }
         let mut types = vec![call.output(0, call.given_dtype(0).unwrap_or(x.dtype), x.dims)?];
         if self.adds {
@@ -155,7 +155,7 @@ impl Call<'_> {
     /// channel, which is dimension 1 of the first input.
     fn needs_channels(&self) -> Result<(), OpError> {
         for input in self.inputs {
-            self.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
+            self.needs_float(input, "floating-point values")?;
         }
         let channels = self.inputs[0].tensor.dims[1];
         for (index, input) in self.inputs.iter().enumerate().skip(1) {
@@ -166,7 +166,7 @@ impl Call<'_> {
             }
         }
         match &self.outputs[0] {
-            Some(output) => self.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output"),
+            Some(output) => self.needs_float(output, "a floating-point output"),
             None => Ok(()),
         }
     }

@@ -62,13 +62,13 @@ impl Operation for GradNorm {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         for input in call.inputs {
-            call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
+            call.needs_float(input, "floating-point values")?;
             if !input.tensor.contiguous() {
                 return Err(call.gaps(input, "a gradient has to be contiguous: `copy` the slice first"));
             }
         }
         if let Some(output) = &call.outputs[0] {
-            call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+            call.needs_float(output, "a floating-point output")?;
         }
         let compute = call.inputs.iter().map(|input| input.tensor.dtype.compute()).fold(DType::F32, DType::promote);
         Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(compute), Dims::new())?])

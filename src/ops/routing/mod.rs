@@ -45,7 +45,7 @@ impl Operation for Route {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         let probs = &call.inputs[0];
-        call.needs_dtype(probs, probs.tensor.dtype.is_float(), "floating-point probabilities")?;
+        call.needs_float(probs, "floating-point probabilities")?;
         let &[tokens, experts] = &*probs.tensor.dims else {
             return Err(call.bad_shape(probs, "two dimensions: rows and experts"));
         };
@@ -56,7 +56,7 @@ impl Operation for Route {
         }
         self.check_groups(call, experts, k)?;
         if let Some(bias) = call.inputs.get(1) {
-            call.needs_dtype(bias, bias.tensor.dtype.is_float(), "a floating-point number for each expert")?;
+            call.needs_float(bias, "a floating-point number for each expert")?;
             if *bias.tensor.dims != [experts] {
                 let (has, found) = (format!("this has {experts} experts"), "this is the bias".to_owned());
                 return Err(call.differs(0, has, 1, found, &format!("the bias has one dimension of {experts}")));

@@ -24,21 +24,17 @@ use finder::Finder;
 pub struct Scatter;
 
 impl Operation for Scatter {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "scatter",
-                summary: "writes each row of `x` to row `i` of a zero tensor; for duplicate indices the last row or the sum of all",
-                category: Category::Movement,
-                inputs: &[Input::Tensor("x"), Input::Tensor("i"), Input::Optional("w")],
-                outputs: &["y"],
-                options: &[OptionSpec::word(
-                    "combine",
-                    &["set", "add"],
-                    "for duplicate indices: keep the last row (`set`) or the sum of all (`add`)",
-                )],
-            }
-        }
+    signature! {
+        name: "scatter",
+        summary: "writes each row of `x` to row `i` of a zero tensor; for duplicate indices the last row or the sum of all",
+        category: Category::Movement,
+        inputs: &[Input::Tensor("x"), Input::Tensor("i"), Input::Optional("w")],
+        outputs: &["y"],
+        options: &[OptionSpec::word(
+            "combine",
+            &["set", "add"],
+            "for duplicate indices: keep the last row (`set`) or the sum of all (`add`)",
+        )],
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -56,7 +52,7 @@ impl Operation for Scatter {
             ));
         }
         if let Some(w) = call.inputs.get(2) {
-            call.needs_dtype(w, w.tensor.dtype.is_float(), "floating-point weights")?;
+            call.needs_float(w, "floating-point weights")?;
             if w.tensor.dims != i.tensor.dims {
                 return Err(call.differs(
                     2,

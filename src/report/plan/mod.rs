@@ -1,6 +1,6 @@
 //! The plan as a document: dependencies and their reasons. `aorta plan` makes every form from it.
 //!
-//! Its JSON follows the schema [`SCHEMA`], which the book documents; a change visible to readers increments its number.
+//! The JSON of a plan follows the schema [`SCHEMA`], which the book documents; a change visible to readers increments its number.
 //! Times are whole nanoseconds from a device profile; nothing here is measured.
 
 mod build;

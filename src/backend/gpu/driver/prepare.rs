@@ -5,8 +5,8 @@ use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::backend::collective::{IdExchange, Ids};
 use crate::backend::exhausted::may_be_refused;
+use crate::backend::id_exchange::{IdExchange, Ids};
 use crate::backend::ranges::Ranges;
 use crate::backend::system::available_memory;
 use crate::base::{Bytes, Space, counted, stage};

@@ -47,17 +47,13 @@ const OPTIONS: [OptionSpec; 3] = [
 ];
 
 impl Operation for GroupedGemm {
-    fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                name: "grouped_gemm",
-                summary: "grouped matrix multiplication: groups of rows, each with its own matrix, or groups along the inner dimension",
-                category: Category::Matrix,
-                inputs: &[Input::Tensor("a"), Input::Tensor("b"), Input::Tensor("ends")],
-                outputs: &["c", "sums"],
-                options: &OPTIONS,
-            }
-        }
+    signature! {
+        name: "grouped_gemm",
+        summary: "grouped matrix multiplication: groups of rows, each with its own matrix, or groups along the inner dimension",
+        category: Category::Matrix,
+        inputs: &[Input::Tensor("a"), Input::Tensor("b"), Input::Tensor("ends")],
+        outputs: &["c", "sums"],
+        options: &OPTIONS,
     }
 
     fn outputs(&self, attrs: &Attrs, _: usize, _: usize) -> usize {
