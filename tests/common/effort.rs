@@ -50,6 +50,16 @@ pub fn is_due() -> bool {
     is_due
 }
 
+/// In `.ci/run`, false for all but one of `share` revisions: a test with another `place`, which is below `share`, runs in another one. It is
+/// for the dearest tests, so that no revision has all of them. [`is_due`] decides for a plain `cargo test`.
+pub fn is_in_turn(share: usize, place: usize) -> bool {
+    let is_taken = is_long() || !is_full() || is_named() || turn() % share == place;
+    if !is_taken {
+        println!("skipped: CI takes this test in one of {share} revisions, and if it is named");
+    }
+    is_taken
+}
+
 /// Number of cases of which one is taken.
 fn share() -> usize {
     match (is_long(), is_full()) {

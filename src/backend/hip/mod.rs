@@ -13,7 +13,7 @@ mod limits;
 mod masks;
 mod peers;
 mod products;
-#[cfg(feature = "hip-sys")]
+#[cfg(test)]
 mod prototypes;
 mod rocblas;
 mod rocprofiler;

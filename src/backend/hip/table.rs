@@ -1,7 +1,7 @@
 //! Names and prototypes of the HIP runtime's functions, and the table that resolves them.
 //!
-//! The returned status is a plain integer, since a newer runtime may return any value. The feature `hip-sys` compares
-//! the prototypes with that crate's.
+//! The returned status is a plain integer, since a newer runtime may return any value. The build of the unit tests compares
+//! the prototypes with those of `hip-sys`.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -38,7 +38,7 @@ macro_rules! table {
             }
         }
 
-        #[cfg(feature = "hip-sys")]
+        #[cfg(test)]
         super::prototypes::same! {
             $($symbol($($arg),*);)*
             $($maybe_symbol($($maybe_arg),*);)*
@@ -63,7 +63,7 @@ macro_rules! names {
             absent.into_iter().filter(|(absent, _)| *absent).map(|(_, name)| name).collect()
         }
 
-        #[cfg(feature = "hip-sys")]
+        #[cfg(test)]
         super::prototypes::alike! {
             $($symbol($($arg),*) |runtime| runtime.$field;)*
             $($maybe_symbol($($maybe_arg),*) |runtime| runtime.$maybe.unwrap();)*
