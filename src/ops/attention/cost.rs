@@ -195,7 +195,8 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
         exchanges: EXCHANGES,
         ..Cost::default()
     };
-    let calls = fused.calls;
+    let sums = if fused.deterministic { QuerySums::Stored } else { QuerySums::Atomic };
+    let calls: u64 = fused.calls(sums).parts.iter().product();
     if fused.form == AttentionForm::Forward {
         let flops = 2.0 * (shape.size + shape.value_size) as f64 * shape.pairs();
         let is_few = shape.queries <= FEW_QUERIES;
