@@ -164,8 +164,8 @@ fn gradients_of_large_batches_are_several_calls() {
         let all = vec![of(), of(), of(), of(), tensor(DType::F32, &[7, 8, 4232]), of()];
         offered(&[("layout", Attr::Word(layout))], all).expect("it is offered").calls(QuerySums::Stored)
     };
-    let [heads, positions] =
-        [("heads_first", [0, 1, 2, 3]), ("positions_first", [0, 2, 1, 3])].map(|(layout, sizes)| positions_first(layout, sizes));
+    let [heads, positions] = [("heads_first", [0, 1, 2, 3]), ("positions_first", [0, 2, 1, 3])]
+        .map(|(layout, sizes)| positions_first(layout, sizes));
     assert_eq!((heads.parts, positions.parts), ([1, 2], [1, 2]));
     assert_eq!((heads.steps[0][1], positions.steps[0][1]), (4 * 4232 * 128 * 2, 4 * 128 * 2));
     assert_eq!(positions.steps[4], [7 * 8 * 4232 * 4, 4 * 4232 * 4]);
