@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aorta::base::{DType, Dims, Space};
-use aorta::ops::{AttentionForm, Attr, FusedAttention, Launch, Spec, Tensor};
+use aorta::ops::{AttentionForm, Attr, FusedAttention, Launch, QuerySums, Spec, Tensor};
 
 fn tensor(dtype: DType, sizes: &[u64]) -> Tensor {
     let dims = Dims::from_slice(sizes).expect("few dimensions");
@@ -44,7 +44,7 @@ fn operands_have_batch_heads_positions_and_elements() {
     assert_eq!(shape(0), (vec![2, 6, 70, 64], vec![70 * 6 * 64, 64, 6 * 64, 1]));
     assert_eq!(shape(1), (vec![2, 3, 90, 64], vec![90 * 3 * 64, 64, 3 * 64, 1]));
     assert_eq!(shape(4), (vec![2, 6, 70, 1], vec![6 * 70, 70, 1, 1]), "a number for each query");
-    assert_eq!((fused.form, fused.causal, fused.window, fused.calls), (AttentionForm::Forward, true, 9, 1));
+    assert_eq!((fused.form, fused.causal, fused.window), (AttentionForm::Forward, true, 9));
     assert_eq!(fused.scale, 0.125);
     assert_eq!(fused.operands.iter().map(|(operand, _)| *operand).collect::<Vec<u8>>(), [0, 1, 2, 3, 4]);
     // Two dimensions are one head, and a window of all keys is none.
@@ -141,39 +141,57 @@ fn gradients_of_large_batches_are_several_calls() {
         vec![of(&heads), of(&heads), of(&heads), of(&heads), tensor(DType::F32, &rows), of(&heads)]
     };
     let small = offered(&[], inputs(6, 256)).expect("it is offered");
-    assert_eq!((small.form, small.calls, small.operands.len()), (AttentionForm::Backward, 1, 9));
-    // The slopes of a part of the batch are 2 bytes for each score: 1 GiB for 8 heads of 8192 positions.
+    assert_eq!((small.form, small.operands.len()), (AttentionForm::Backward, 9));
+    assert_eq!(small.calls(QuerySums::Stored).parts, [1, 1]);
+    // The slopes of 8 heads of 8192 positions, 2 bytes for each score, are 1 GiB.
     let large = offered(&[], inputs(6, 8192)).expect("it is offered");
-    assert_eq!(large.calls, 6, "no two parts of the batch fit into 2 GiB with what lies beside the slopes");
+    let calls = large.calls(QuerySums::Stored);
+    assert_eq!(calls.parts, [2, 2], "12 heads are fewer than 2 GiB, 16 are more with what lies beside the slopes");
     assert!((1 << 30..2 << 30).contains(&large.scratch()), "{}", large.scratch());
-    assert_eq!(large.tensor(0).dims[0], 1);
-    assert_eq!(large.step(0), 8 * 8192 * 64 * 2, "bytes from a call's queries to those of the next");
-    assert_eq!(large.step(4), 8 * 8192 * 4);
-    // Sums of the gradients of queries in any order need memory of their own, in f32.
+    assert_eq!(calls.piece.tensor(0).dims[..2], [3, 4]);
+    assert_eq!(calls.steps[0], [3 * 8 * 8192 * 64 * 2, 4 * 8192 * 64 * 2], "bytes between the queries of two calls");
+    assert_eq!(calls.steps[4], [3 * 8 * 8192 * 4, 4 * 8192 * 4]);
+    // Sums of the gradients of queries in any order need memory in f32, but none for the slopes.
+    assert_eq!(large.calls(QuerySums::Atomic).parts, [1, 1]);
     let unordered = [("deterministic", Attr::Bool(false))];
     let any_order = offered(&unordered, inputs(6, 256)).expect("it is offered");
     assert_eq!((small.deterministic, any_order.deterministic), (true, false));
-    assert_eq!(any_order.scratch() - small.scratch(), 4 * 6 * 8 * 256 * 64);
+    assert_eq!(any_order.scratch(), small.scratch(), "the slopes are larger than the sums");
+    // Parts of an odd number of samples have some of the heads, in each order in memory.
+    let positions_first = |layout: &'static str, sizes: [usize; 4]| {
+        let dims = |last: u64| sizes.map(|axis| [7, 8, 4232, last][axis]);
+        let of = || tensor(DType::F16, &dims(128));
+        let all = vec![of(), of(), of(), of(), tensor(DType::F32, &[7, 8, 4232]), of()];
+        offered(&[("layout", Attr::Word(layout))], all).expect("it is offered").calls(QuerySums::Stored)
+    };
+    let [heads, positions] = [("heads_first", [0, 1, 2, 3]), ("positions_first", [0, 2, 1, 3])]
+        .map(|(layout, sizes)| positions_first(layout, sizes));
+    assert_eq!((heads.parts, positions.parts), ([1, 2], [1, 2]));
+    assert_eq!((heads.steps[0][1], positions.steps[0][1]), (4 * 4232 * 128 * 2, 4 * 128 * 2));
+    assert_eq!(positions.steps[4], [7 * 8 * 4232 * 4, 4 * 4232 * 4]);
     let forward = offered(&unordered, forward(DType::BF16, &[1, 4, 32, 64], &[1, 4, 48, 64])).expect("it is offered");
     assert!(forward.deterministic, "results have one order");
     // Libraries have no gradient of the logarithms.
     let mut with_lse = inputs(1, 256);
     with_lse.push(with_lse[4]);
     assert!(offered(&[], with_lse).is_none());
-    // Calls share a bias that is broadcast along the batch, and divide another one.
-    for (bias, dims, step) in
-        [(&[8192, 8192][..], [1, 1, 8192, 8192], 0), (&[6, 1, 8192, 8192], [1, 1, 8192, 8192], 2 << 26)]
-    {
+    // Calls share a bias that is broadcast, and divide another one.
+    for (bias, dims, steps) in [
+        (&[8192, 8192][..], [1, 1, 8192, 8192], [0, 0]),
+        (&[6, 1, 8192, 8192], [3, 1, 8192, 8192], [3 << 27, 0]),
+        (&[6, 8, 8192, 8192], [3, 4, 8192, 8192], [3 << 30, 1 << 29]),
+    ] {
         let mut all = inputs(6, 8192);
         all.push(tensor(DType::BF16, bias));
         let biased = offered_by("biased_attention_backward", 3, &[], all.clone()).expect("it is offered");
         let place = biased.bias().expect("it has a bias");
-        assert_eq!((biased.form, biased.calls, place), (AttentionForm::Backward, 6, 9));
+        let calls = biased.calls(QuerySums::Stored);
+        assert_eq!((biased.form, calls.parts, place), (AttentionForm::Backward, [2, 2], 9));
         assert_eq!(
             biased.operands.iter().map(|(operand, _)| *operand).collect::<Vec<u8>>(),
             [0, 1, 2, 3, 4, 5, 7, 8, 9, 6]
         );
         assert!(offered_by("biased_attention_backward", 4, &[], all).is_none(), "gradients of the biased scores");
-        assert_eq!((biased.tensor(place).dims.to_vec(), biased.step(place)), (dims.to_vec(), step), "{bias:?}");
+        assert_eq!((calls.piece.tensor(place).dims.to_vec(), calls.steps[place]), (dims.to_vec(), steps), "{bias:?}");
     }
 }

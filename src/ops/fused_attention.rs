@@ -5,22 +5,24 @@ use super::Tensor;
 /// Additional bytes of workspace that the library may need. The measured maximum was 1 MiB.
 const LIBRARY_SCRATCH: u64 = 4 << 20;
 
-/// Attention or its gradients, as equal calls that each process a part of the batch.
+/// Maximum bytes of scratch memory of a call of the library. Attention that needs more is divided among several calls.
+const MAX_SCRATCH: u64 = 2 << 30;
+
+/// Multiple of bytes at which the library's vectorized accesses begin.
+const ALIGN: u64 = 16;
+
+/// Attention or its gradients, in the form that a library computes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FusedAttention {
     pub form: AttentionForm,
-    /// Operands of one call, as `[batch, heads, positions, elements]` with contiguous elements; `lse` has one element
+    /// Operands, as `[batch, heads, positions, elements]` with contiguous elements; `lse` has one element
     /// per position. Forward: q, k, v, o, lse. Backward: q, k, v, o, lse, dy, dq, dk and dv. Optionally followed by
     /// the bias, whose batch and heads may be 1.
     pub operands: Vec<(u8, Tensor)>,
-    /// Number of calls.
-    pub calls: u64,
     pub causal: bool,
     /// Maximum number of keys that a causal query attends to; 0 for all.
     pub window: u64,
     pub scale: f32,
-    /// Whether all calls read the same bias, because it is broadcast along the batch.
-    pub shares_bias: bool,
     /// False if the library may add up the gradients of queries in an arbitrary order; true for the forward form.
     pub deterministic: bool,
 }
@@ -30,6 +32,26 @@ pub struct FusedAttention {
 pub enum AttentionForm {
     Forward,
     Backward,
+}
+
+/// What a library keeps in scratch memory to add up the gradients of queries over the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuerySums {
+    /// The gradients of all scores in the type of the operands, which a product multiplies with the keys.
+    Stored,
+    /// Sums in `f32`, to which blocks add in an arbitrary order.
+    Atomic,
+}
+
+/// Equal calls of a library that together compute an attention.
+pub struct AttentionCalls {
+    /// The attention of the first call.
+    pub piece: FusedAttention,
+    /// Number of parts of the batch, and of the heads.
+    pub parts: [u64; 2],
+    /// For each operand, bytes from a part of the batch to the next, and from a part of the heads to the next; 0 for a bias that is
+    /// broadcast along the dimension.
+    pub steps: Vec<[u64; 2]>,
 }
 
 impl FusedAttention {
@@ -63,36 +85,72 @@ impl FusedAttention {
         class
     }
 
-    /// Bytes between the parts of an operand that consecutive calls access; 0 for a bias that all calls read.
-    pub fn step(&self, place: usize) -> u64 {
-        if self.shares_bias && self.bias() == Some(place) {
-            return 0;
-        }
-        let tensor = self.tensor(place);
-        tensor.dims[0] * tensor.strides[0] * tensor.dtype.size()
-    }
-
-    /// Bytes of scratch memory that a library may need for a call.
+    /// Bytes of scratch memory that a library may need for its calls.
     pub fn scratch(&self) -> u64 {
-        self.scratch_of(self.tensor(0).dims[0])
+        let of_calls = |sums: &QuerySums| self.calls(*sums).piece.scratch_of(*sums);
+        let stored = of_calls(&QuerySums::Stored);
+        if self.deterministic { stored } else { stored.max(of_calls(&QuerySums::Atomic)) }
     }
 
-    /// Returns the bytes of scratch memory for a call on `batch` samples. A library stores the gradients of scores
-    /// between two kernels, or sums of the gradients of queries in `f32` if their order may be arbitrary. If heads share
-    /// keys, it also stores the gradients of keys and values of each head, and with a bias a copy of `lse`.
-    pub(super) fn scratch_of(&self, batch: u64) -> u64 {
+    /// Returns the fewest equal calls that each need at most [`MAX_SCRATCH`] bytes; one for each sample and each head of keys if even
+    /// these need more.
+    pub fn calls(&self, sums: QuerySums) -> AttentionCalls {
+        let [batch, shared] = [self.tensor(0).dims[0], self.tensor(1).dims[1]];
+        let divisors = |size: u64| (1..=size).filter(move |parts| size.is_multiple_of(*parts));
+        let mut all: Vec<[u64; 2]> =
+            divisors(batch).flat_map(|of_batch| divisors(shared).map(move |of_heads| [of_batch, of_heads])).collect();
+        all.sort_by_key(|[of_batch, of_heads]| (of_batch * of_heads, *of_heads));
+        let mut most = [1, 1];
+        for parts in all {
+            let calls = self.divided(parts);
+            // Calls with some of the heads may begin in the middle of a row of `lse`.
+            if parts[1] > 1 && calls.steps.iter().any(|step| !step[1].is_multiple_of(ALIGN)) {
+                continue;
+            }
+            if calls.piece.scratch_of(sums) <= MAX_SCRATCH {
+                return calls;
+            }
+            most = parts;
+        }
+        self.divided(most)
+    }
+
+    /// Returns the calls for this number of parts of the batch and of the heads of keys.
+    fn divided(&self, parts: [u64; 2]) -> AttentionCalls {
+        let [batch, heads] = [0, 1].map(|axis| self.tensor(0).dims[axis]);
+        let (mut piece, mut steps) = (self.clone(), Vec::new());
+        for (_, tensor) in &mut piece.operands {
+            let (whole, mut step) = (*tensor, [0; 2]);
+            for (axis, (count, of_queries)) in parts.into_iter().zip([batch, heads]).enumerate() {
+                // A bias can be broadcast along the dimension.
+                if whole.dims[axis] > 1 || of_queries == 1 {
+                    tensor.dims.set(axis, whole.dims[axis] / count);
+                    step[axis] = tensor.dims[axis] * whole.strides[axis] * whole.dtype.size();
+                }
+            }
+            steps.push(step);
+        }
+        AttentionCalls { piece, parts, steps }
+    }
+
+    /// Returns the bytes of scratch memory of one call. If heads share keys, a library also stores the gradients of keys and values of
+    /// each head, and with a bias a copy of `lse`.
+    fn scratch_of(&self, sums: QuerySums) -> u64 {
         if self.form == AttentionForm::Forward {
             return LIBRARY_SCRATCH;
         }
         let [q, k, v] = [0, 1, 2].map(|place| &self.tensor(place).dims);
         let [queries, keys] = [q[2], k[2]].map(|positions| positions.next_multiple_of(64));
-        let of_a_head = queries * keys + (queries + keys) * q[3] + keys * v[3];
-        let sums = if self.deterministic { 0 } else { 4 * queries * q[3] };
+        let of_queries = match sums {
+            QuerySums::Stored => 2 * queries * keys,
+            QuerySums::Atomic => 4 * queries * q[3],
+        };
+        let of_a_head = 2 * ((queries + keys) * q[3] + keys * v[3]);
         let rows = if self.bias().is_some() { 2 } else { 1 };
-        LIBRARY_SCRATCH + batch * q[1] * (2 * of_a_head + sums + 4 * rows * queries)
+        LIBRARY_SCRATCH + q[0] * q[1] * (of_a_head + of_queries + 4 * rows * queries)
     }
 
-    /// Number of floating-point operations of one call.
+    /// Number of floating-point operations.
     pub fn flops(&self) -> f64 {
         let [q, k, v] = [0, 1, 2].map(|place| &self.tensor(place).dims);
         let seen = if self.causal { 0.5 } else { 1.0 };

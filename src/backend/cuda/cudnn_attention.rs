@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::backend::gpu::runtime::Stream;
 use crate::backend::gpu::{Call, EngineNumber};
-use crate::ops::{AttentionForm, FusedAttention};
+use crate::ops::{AttentionCalls, AttentionForm, FusedAttention, QuerySums};
 
 use super::cudnn::Cudnn;
 use super::cudnn_graph::{
@@ -22,9 +22,9 @@ const ENGINES: usize = 2;
 pub struct EngineAttention {
     pub engine: EngineNumber,
     plan: EnginePlan,
-    /// For each operand, bytes from the part that one call accesses to the part of the next call; and number of calls.
-    steps: Vec<u64>,
-    calls: u64,
+    /// Number of parts of the batch and of the heads, each of which is a call, and bytes between the parts of each operand.
+    parts: [u64; 2],
+    steps: Vec<[u64; 2]>,
     /// Sizes in bytes of those operands of the graph that are in the workspace instead of the operation's memory.
     inner: Vec<u64>,
     /// Copies `lse` to the workspace, for gradients with a bias; `None` without one.
@@ -41,20 +41,20 @@ impl Cudnn {
         workspace: u64,
         (wanted, engine): (u32, Option<EngineNumber>),
     ) -> Call<Vec<EngineAttention>> {
-        let steps: Vec<u64> = (0..attention.operands.len()).map(|place| attention.step(place)).collect();
         let (mut all, mut failed) = (Vec::new(), None);
         let is_biased = attention.form == AttentionForm::Backward && attention.bias().is_some();
-        let copy_of_lse = if is_biased { Some(Arc::new(finite_lse(library, attention)?)) } else { None };
-        let copied = if is_biased { 4 * attention.tensor(LSE).elements() + ALIGN } else { 0 };
         for (number, form) in (0..).zip(forms(library, attention)) {
             if engine.is_some_and(|engine| engine.form != number) {
                 continue;
             }
-            let inner = form.inner(attention);
+            let AttentionCalls { piece, parts, steps } = attention.calls(form.sums());
+            let copy_of_lse = if is_biased { Some(Arc::new(finite_lse(library, &piece)?)) } else { None };
+            let copied = if is_biased { 4 * piece.tensor(LSE).elements() + ALIGN } else { 0 };
+            let inner = form.inner(&piece);
             let graph = match form {
-                GraphForm::Forward => forward(library, attention),
-                GraphForm::Stored => backward(library, attention, false),
-                GraphForm::Atomic => backward(library, attention, true),
+                GraphForm::Forward => forward(library, &piece),
+                GraphForm::Stored => backward(library, &piece, false),
+                GraphForm::Atomic => backward(library, &piece, true),
             };
             let left = workspace.saturating_sub(inner.iter().map(|bytes| bytes + ALIGN).sum::<u64>() + copied);
             let most = ENGINES.min(wanted.max(1) as usize);
@@ -69,8 +69,8 @@ impl Cudnn {
                 Ok(plans) => all.extend(plans.into_iter().map(|plan| EngineAttention {
                     engine: EngineNumber { form: number, number: plan.engine },
                     plan,
+                    parts,
                     steps: steps.clone(),
-                    calls: attention.calls,
                     inner: inner.clone(),
                     copy_of_lse: copy_of_lse.clone(),
                 })),
@@ -107,6 +107,14 @@ fn forms(library: &Cudnn, attention: &FusedAttention) -> &'static [GraphForm] {
 }
 
 impl GraphForm {
+    /// What the library stores to add up the gradients of the queries.
+    fn sums(self) -> QuerySums {
+        match self {
+            GraphForm::Forward | GraphForm::Stored => QuerySums::Stored,
+            GraphForm::Atomic => QuerySums::Atomic,
+        }
+    }
+
     /// Sizes in bytes of the graph's operands in the workspace: the row sums of `dy * o`, and the sums of the queries'
     /// gradients.
     fn inner(self, attention: &FusedAttention) -> Vec<u64> {
@@ -145,9 +153,10 @@ impl EngineAttention {
     /// chosen, and the stream is alive.
     pub unsafe fn attend(&self, operands: &[u64], workspace: u64, stream: Stream) -> Call {
         let mut addresses = [0; MAX_OPERANDS];
-        for call in 0..self.calls {
+        let [of_batch, of_heads] = self.parts;
+        for (sample, head) in (0..of_batch).flat_map(|sample| (0..of_heads).map(move |head| (sample, head))) {
             for (place, (address, step)) in operands.iter().zip(&self.steps).enumerate() {
-                addresses[place] = address + call * step;
+                addresses[place] = address + sample * step[0] + head * step[1];
             }
             let (mut count, mut free) = (operands.len(), workspace + self.plan.workspace);
             for bytes in &self.inner {

@@ -81,7 +81,7 @@ impl LibraryWork {
                 let [_, w, y] = &whole.tensors;
                 2.0 * y.elements() as f64 / y.dims[1] as f64 * w.elements() as f64
             }
-            LibraryWork::Attention(fused) => fused.flops() * fused.calls as f64,
+            LibraryWork::Attention(fused) => fused.flops(),
         }
     }
 
@@ -119,8 +119,6 @@ fn describe_attention(attention: &FusedAttention) -> String {
         AttentionForm::Forward => "attention",
         AttentionForm::Backward => "gradients of attention",
     };
-    let mut batch = q.dims;
-    batch.set(0, q.dims[0] * attention.calls);
     let mask = match (attention.causal, attention.window) {
         (false, _) => String::new(),
         (true, 0) => ", causal".to_owned(),
@@ -128,5 +126,5 @@ fn describe_attention(attention: &FusedAttention) -> String {
     };
     let bias = attention.bias().map_or(String::new(), |place| format!(", bias {}", attention.tensor(place).dims));
     let sums = if attention.deterministic { "" } else { ", not deterministic" };
-    format!("{name} {batch} over {} heads of {} keys {}{mask}{bias}{sums}", k.dims[1], k.dims[2], q.dtype)
+    format!("{name} {} over {} heads of {} keys {}{mask}{bias}{sums}", q.dims, k.dims[1], k.dims[2], q.dtype)
 }

@@ -3,6 +3,8 @@
 //! `attention` and its gradients use these products for `f32`, `f64` and heads of more than 256 elements, for which the
 //! library has no fused attention. In 16-bit types, they compete with the kernel for heads of up to 1024 elements.
 
+mod gathering;
+
 use super::super::cost::{Tiling, Traffic};
 use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u64_param};
 use super::super::launch::{Gemm, Matrix};
@@ -87,6 +89,9 @@ pub struct Composed<'a> {
     /// Whether the gradients of keys and values are summed in the workspace: because their type would round them after
     /// each head, or because they have the padded number of keys.
     adds_up: bool,
+    /// Whether the rows of queries, and of results, of the heads that share keys are gathered in the workspace to one matrix. Otherwise,
+    /// each head has products of its own if `together` is less than their number.
+    gathers: bool,
     /// Number of matrices of scores that the workspace holds together.
     at_once: u64,
 }
@@ -105,6 +110,8 @@ struct Regions {
     keys: u64,
     /// Padded copy of the values; empty unless [`Composed::pads`].
     values: u64,
+    /// Matrices of gathered rows, by the number of the operand in [`Composed::matrices`]; empty unless [`Composed::gathers`].
+    gathered: Vec<u64>,
     /// Size of the workspace.
     end: u64,
 }
@@ -125,9 +132,18 @@ const DK: Factor = Factor::Operand(5);
 const DV: Factor = Factor::Operand(6);
 
 impl<'a> Composed<'a> {
-    /// Returns the products; `None` if kernels or the library's attention compute this call faster, or if operands do
-    /// not have the layout of matrices.
+    /// Returns the products, with gathered rows if these take less time; `None` if kernels or the library's attention compute this
+    /// call faster, or if operands do not have the layout of matrices.
     pub fn of(spec: &'a Spec) -> Option<Composed<'a>> {
+        let time = |one: &Composed| cost::total_time(&cost::of_products(spec, &one.shape, &one.launches()));
+        match [false, true].map(|gathers| Composed::with(spec, gathers)) {
+            [Some(apart), Some(gathered)] => Some(if time(&gathered) < time(&apart) { gathered } else { apart }),
+            [apart, gathered] => apart.or(gathered),
+        }
+    }
+
+    /// Returns the products with gathered rows, or without; `None` without such products, or if no rows need to be gathered.
+    fn with(spec: &'a Spec, gathers: bool) -> Option<Composed<'a>> {
         let shape = Shape::of(spec);
         let has_form = shape.page.is_none() && shape.sequences.is_none() && shape.pairs() > 0.0;
         if !has_form || shape.size.min(shape.value_size) == 0 || spec.attrs.word("algorithm") != AUTO {
@@ -170,7 +186,10 @@ impl<'a> Composed<'a> {
         };
         let joined = tensors().all(|(one, tensor)| one.shared || follow(tensor));
         let by_query = !joined && shape.group > 1 && tensors().all(|(one, tensor)| one.shared || alternate(tensor));
-        let together = if joined || by_query { shape.group } else { 1 };
+        if gathers && (joined || by_query || shape.group == 1) {
+            return None;
+        }
+        let together = if joined || by_query || gathers { shape.group } else { 1 };
         if shape.queries * together < MIN_ROWS {
             return None;
         }
@@ -186,6 +205,7 @@ impl<'a> Composed<'a> {
             units: Geometry { dims: Dims::new(), strides: Vec::new() },
             pads,
             adds_up,
+            gathers,
             at_once: 1,
         };
         all.units = all.geometry(&all.matrices, |_| Some(all.shape.axes));
@@ -248,7 +268,16 @@ impl<'a> Composed<'a> {
         let value_sums = key_sums + sums(size);
         let copies = value_sums + sums(value_size);
         let values = copies + copy(size);
-        Regions { slopes, weights, key_sums, value_sums, keys: copies, values, end: values + copy(value_size) }
+        let mut end = values + copy(value_size);
+        let mut gathered = Vec::new();
+        for one in &self.matrices {
+            gathered.push(end);
+            if self.gathers && !one.shared {
+                let tensor = self.tensor(one);
+                end += bytes(units * self.rows() * tensor.dims[tensor.dims.len() - 1], tensor.dtype);
+            }
+        }
+        Regions { slopes, weights, key_sums, value_sums, keys: copies, values, gathered, end }
     }
 
     /// Bytes of the workspace for this many matrices of scores.
@@ -298,7 +327,9 @@ impl<'a> Composed<'a> {
         let step = self.at_once as usize;
         for (index, first) in (0..indices).flat_map(|index| (0..batch).step_by(step).map(move |first| (index, first))) {
             let (number, units) = (index * batch + first, self.at_once.min(batch - first));
+            let gather = |is_result: bool| Launch::Kernel(self.gathering_kernel(number, units, is_result));
             all.extend(self.pads.then(|| Launch::Kernel(self.padding_kernel(number, units))));
+            all.extend(self.gathers.then(|| gather(false)));
             for member in 0..self.members() {
                 let start = |(place, one): (usize, &Operand)| {
                     let head = self.shape.axes.heads.map_or(0, |axis| self.spec.operand(one.index).strides[axis]);
@@ -308,6 +339,7 @@ impl<'a> Composed<'a> {
                 let starts = self.matrices.iter().enumerate().map(start).collect();
                 all.extend(self.part(&Part { first: number, units, member, starts }));
             }
+            all.extend(self.gathers.then(|| gather(true)));
             all.extend(self.adds_up.then(|| Launch::Kernel(self.rounding_kernel(number, units))));
         }
         all
@@ -379,6 +411,11 @@ impl<'a> Composed<'a> {
                 let region = if K.is_operand(place) { regions.keys } else { regions.values };
                 return in_workspace(tensor.dtype, region, tensor.dims[tensor.dims.len() - 1], self.keys());
             }
+            Factor::Operand(place) if self.gathers && !self.matrices[place].shared => {
+                let tensor = self.spec.operand(self.matrices[place].index);
+                let width = tensor.dims[tensor.dims.len() - 1];
+                return in_workspace(tensor.dtype, regions.gathered[place], width, self.rows());
+            }
             Factor::Operand(place) => {
                 let tensor = self.spec.operand(self.matrices[place].index);
                 let offset = part.starts[place];
@@ -435,6 +472,8 @@ impl<'a> Composed<'a> {
             u64_param("member", part.member),
         ]);
         let (before, threads) = self.definitions(&operands, self.shape.keys);
+        let held = self.columns().div_ceil(u64::from(threads));
+        let before = format!("{before}#define HELD {}\n", if held <= text::MAX_HELD { held } else { 0 });
         let body = format!("{}{body}", text::ROW);
         kernel(name, &before, &params, &body, part.units * self.rows(), threads)
     }

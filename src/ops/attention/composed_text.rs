@@ -1,5 +1,8 @@
 //! Source text of the kernels between the products of [`super::composed`]. A block has one row of scores.
 
+/// Maximum number of scores that a thread holds in registers. Each takes one register of 255, or two in `f64`.
+pub const MAX_HELD: u64 = 32;
+
 /// Functions of blocks, and the place of a row of scores among queries and heads.
 pub const FUNCTIONS: &str = r#"
 __device__ inline u32 query_of_row(u32 row, u32 queries) { return BY_QUERY ? row / GROUP : query_of(row, queries); }
@@ -42,16 +45,41 @@ pub const ROW: &str = r#"  u64 number = blockIdx.x;
   };
 "#;
 
-/// Weights from scores, and their logsumexp. The columns behind the last key get zeros.
+/// Weights from scores, and their logsumexp. The columns behind the last key get zeros. A thread holds its scores in registers unless
+/// there are too many.
 pub const WEIGHTS: &str = r#"  C top = LOWEST, total = 0;
+#if HELD
+  C held[HELD];
+#pragma unroll
+  for (u32 i = 0; i < HELD; i++) {
+    u32 key = threadIdx.x + i * THREADS;
+    held[i] = key >= from && key < to ? score(key) : C(LOWEST);
+  }
+#pragma unroll
+  for (u32 i = 0; i < HELD; i++) top = Highest()(top, held[i]);
+#else
   for (u32 key = from + threadIdx.x; key < to; key += THREADS) top = Highest()(top, score(key));
+#endif
   top = across_block(top, Highest());
   C base = top == LOWEST ? C(0) : top;
+#if HELD
+#pragma unroll
+  for (u32 i = 0; i < HELD; i++) total += held[i] = f_exp(held[i] - base);
+#else
   for (u32 key = from + threadIdx.x; key < to; key += THREADS) total += f_exp(score(key) - base);
+#endif
   total = across_block(total, Total());
   C share = total == 0 ? C(0) : C(1) / total;
+#if HELD
+#pragma unroll
+  for (u32 i = 0; i < HELD; i++) {
+    u32 key = threadIdx.x + i * THREADS;
+    if (key < columns) store<C>(weights[key], key >= from && key < to ? held[i] * share : C(0));
+  }
+#else
   for (u32 key = threadIdx.x; key < columns; key += THREADS)
     store<C>(weights[key], key >= from && key < to ? f_exp(score(key) - base) * share : C(0));
+#endif
   if (threadIdx.x == 0) *lse = total == 0 ? LOWEST : top + f_log(total);
 "#;
 
@@ -113,4 +141,19 @@ pub const PADDING: &str = r#"  u64 number = blockIdx.x, key = number % columns;
   for (u32 i = 0; i < PACK; i++) store<C>(zeros.at[i], C(0));
   for (u32 column = threadIdx.x; column < d / PACK; column += THREADS) key_copy[column] = key < keys ? of_key[column] : zeros;
   for (u32 column = threadIdx.x; column < dv / PACK; column += THREADS) value_copy[column] = key < keys ? of_value[column] : zeros;
+"#;
+
+/// Copies a row whose elements are contiguous.
+pub const COPY: &str = r#"
+template <typename V, u32 PACK> __device__ inline void copy_row(const V* from, V* to, u32 size) {
+  typedef Pack<V, PACK> Packed;
+  for (u32 column = threadIdx.x; column < size / PACK; column += THREADS) ((Packed*)to)[column] = ((const Packed*)from)[column];
+}
+"#;
+
+/// Begin of the kernels that gather rows: the row's place in the operands.
+pub const GATHERED_ROW: &str = r#"  u64 number = blockIdx.x;
+  u32 own = (u32)(number % rows);
+  i64 at[OPERANDS];
+  g.offsets(first + number / rows, at);
 "#;

@@ -3,6 +3,7 @@
 use super::super::cost::{Tiling, Traffic};
 use super::super::matrix::product_cost;
 use super::super::occupancy::{UNITS, share};
+use super::composed_text::MAX_HELD;
 use super::*;
 
 /// Instructions per score for the bias: load, conversion, address and addition.
@@ -195,7 +196,8 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
         exchanges: EXCHANGES,
         ..Cost::default()
     };
-    let calls = fused.calls;
+    let sums = if fused.deterministic { QuerySums::Stored } else { QuerySums::Atomic };
+    let calls: u64 = fused.calls(sums).parts.iter().product();
     if fused.form == AttentionForm::Forward {
         let flops = 2.0 * (shape.size + shape.value_size) as f64 * shape.pairs();
         let is_few = shape.queries <= FEW_QUERIES;
@@ -260,6 +262,7 @@ pub fn of_products(spec: &Spec, shape: &Shape, launches: &[Launch]) -> Vec<Cost>
         let (rows, threads) = (kernel.grid.iter().product::<u64>(), u64::from(kernel.block[0]));
         let scores = rows * shape.keys;
         let (passes, read, written) = match &*kernel.source.name {
+            "attention_weights" if shape.keys <= MAX_HELD * threads => (1, sum, spec.inputs[0].dtype.size()),
             "attention_weights" => (3, sum, spec.inputs[0].dtype.size()),
             "attention_weights_again" => (1, sum, spec.inputs[0].dtype.size()),
             "attention_slopes" => (1, 2 * sum, spec.inputs[0].dtype.size()),
@@ -277,7 +280,7 @@ pub fn of_products(spec: &Spec, shape: &Shape, launches: &[Launch]) -> Vec<Cost>
             read: Traffic::of(Space::Device, scores * read),
             written: Traffic::of(Space::Device, scores * written),
             waits: (passes * shape.keys.div_ceil(threads * AHEAD)) as f64,
-            exchanges: if passes > 1 { 2.0 } else { 1.0 },
+            exchanges: if &*kernel.source.name == "attention_weights" { 2.0 } else { 1.0 },
             blocks: rows.max(1),
             share: share(threads),
             ..Cost::default()

@@ -3,9 +3,6 @@
 use super::shape::bias;
 use super::*;
 
-/// Maximum bytes of scratch memory of a call of the library. A batch that needs more is divided among several calls.
-const MAX_SCRATCH: u64 = 2 << 30;
-
 /// Largest head dimension for which the library is used: cuDNN 9 computes gradients up to it on Hopper.
 const LARGEST_HEAD: u64 = 256;
 
@@ -15,7 +12,7 @@ pub fn may_take(spec: &Spec) -> bool {
 }
 
 impl FusedAttention {
-    /// Returns the arguments of the library's call; `None` if the library does not compute this operation on these
+    /// Returns the attention that the library computes; `None` if the library does not compute this operation on these
     /// operands.
     pub fn of(spec: &Spec) -> Option<FusedAttention> {
         let is = |operation: Attention| spec.operation.name() == operation.name();
@@ -53,24 +50,10 @@ impl FusedAttention {
         let mut operands: Vec<(u8, Tensor)> =
             places.enumerate().map(|(index, operand)| four(operand, index == 4)).collect::<Option<_>>()?;
         operands.extend(library_bias(spec)?);
-        let batch = operands[0].1.dims[0];
-        let shares_bias = operands[given + results..].iter().any(|(_, bias)| bias.dims[0] < batch);
-        let scale = shape.scale as f32;
         let deterministic = forward || spec.attrs.bool(DETERMINISTIC);
-        let (causal, window) = (shape.causal, shape.window);
-        let mut all = FusedAttention { form, operands, calls: 1, causal, window, scale, shares_bias, deterministic };
-        if shape.window >= shape.keys {
-            all.window = 0;
-        }
-        let calls = (1..=batch).find(|calls| {
-            batch.is_multiple_of(*calls) && (*calls == batch || all.scratch_of(batch / calls) <= MAX_SCRATCH)
-        })?;
-        if calls > 1 {
-            all.calls = calls;
-            let divided = if shares_bias { given + results } else { all.operands.len() };
-            all.operands[..divided].iter_mut().for_each(|(_, tensor)| tensor.dims.set(0, batch / calls));
-        }
-        Some(all)
+        let window = if shape.window >= shape.keys { 0 } else { shape.window };
+        let (causal, scale) = (shape.causal, shape.scale as f32);
+        Some(FusedAttention { form, operands, causal, window, scale, deterministic })
     }
 }
 
