@@ -35,7 +35,7 @@ pub struct ShortRows<'a> {
 
 impl ShortRows<'_> {
     /// Returns the division of a task; `None` if it has several outputs, if the output has gaps, or if threads for parts of rows have as
-    /// much work.
+    /// much work and write whole sectors.
     pub fn of<'a>(task: &'a Task<'a>) -> Option<ShortRows<'a>> {
         let [output] = &*task.outputs else { return None };
         // Copies keep the bits of elements.
@@ -70,13 +70,8 @@ impl ShortRows<'_> {
         };
         let fits = |pack: &u64| is_aligned(*pack) && total >= pack * u64::from(BLOCK) * ENOUGH_BLOCKS;
         let pack = halves(most).find(fits)?;
-        (pack as f64 >= 2.0 * walk::elements_of_a_thread(task)).then_some(ShortRows {
-            task,
-            total,
-            dims: all.dims,
-            pack,
-            steps,
-        })
+        let is_worth = pack as f64 >= 2.0 * walk::elements_of_a_thread(task) || walk::rewrites_sectors(task);
+        (pack > 1 && is_worth).then_some(ShortRows { task, total, dims: all.dims, pack, steps })
     }
 
     pub fn work(&self) -> walk::Work {

@@ -310,6 +310,13 @@ pub fn elements_of_a_thread(task: &Task) -> f64 {
     walk.length as f64 / (walk.tiles().0 * walk.threads) as f64
 }
 
+/// Whether a thread of the kernel for a task writes a whole row by several stores. Each store of a warp then accesses the sectors of all its
+/// rows again.
+pub fn rewrites_sectors(task: &Task) -> bool {
+    let walk = Walk::of(task);
+    walk.threads == 1 && walk.each > 1
+}
+
 /// Work of the kernels for some tasks, without the instructions of their expressions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Work {
