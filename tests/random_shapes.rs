@@ -242,6 +242,18 @@ fn maps_over_short_rows() {
         let (a, b, y) = (file.tensor(dtype, &dims), file.tensor("f32", &sizes), file.tensor(dtype, &dims));
         file.add(&format!("map({a} * 2 + {b}{part} -> {y})"));
     }
+    // Rows of several dimensions: inputs that are repeated along any of them, and slices of one.
+    for _ in 0..cases(8) {
+        let dtype = file.pick(&["f32", "bf16", "f16", "u8", "f64"]);
+        let inner = [0; 3].map(|_| file.pick(&[1, 2, 3, 4, 7, 9]));
+        let [a, b, c] = inner;
+        let dims = [270_000 / (a * b * c) + file.below(5), a, b, c];
+        let repeated: Vec<u64> = dims.iter().map(|&size| if file.below(2) == 0 { 1 } else { size }).collect();
+        let (b, c) = (file.tensor("i32", &repeated), file.tensor("i32", &dims[2..]));
+        let wide = [dims[0], dims[1], dims[2] + 2, dims[3]];
+        let (a, x, y) = (file.tensor(dtype, &dims), file.tensor("f32", &wide), file.tensor(dtype, &dims));
+        file.add(&format!("map(if {c} <= {b} {{ {a} }} else {{ {x}[.., .., 1..{}, ..] }} -> {y})", dims[2] + 1));
+    }
     file.check();
 }
 

@@ -1,4 +1,5 @@
-//! Elementwise kernels over short rows: the output is written from one end to the other in packs, which go on in the next row.
+//! Elementwise kernels over short rows: the output is written from one end to the other in packs, which go on in the next row. Rows can
+//! have any number of dimensions, whose sizes are constants of the kernel.
 //!
 //! Inputs with the output's strides are read in packs, too. Inputs that are broadcast, or that have gaps, are read element by element; they
 //! are small, or a cache holds what neighbouring elements read again.
@@ -12,26 +13,29 @@ use super::*;
 const WIDEST: u64 = 32;
 const ACCESS: u64 = 16;
 
-/// Instructions of a thread to find its position; per element, for its position in a row; and per access to memory.
-const PER_THREAD: f64 = 40.0;
+/// Instructions of a thread without those for its position; for its position along a dimension, by a division by a constant; per element,
+/// for its position along a dimension; and per access to memory.
+const PER_THREAD: f64 = 30.0;
+const PER_DIVISION: f64 = 10.0;
 const PER_ELEMENT: f64 = 4.0;
 const PER_ACCESS: f64 = 3.0;
 
 /// A task whose rows are so short that threads for parts of single rows would have little work.
 pub struct ShortRows<'a> {
     task: &'a Task<'a>,
-    /// Number of rows times number of elements of a row.
+    /// Number of elements of the output.
     total: u64,
-    length: u64,
+    /// Dimensions of the output, merged where every operand allows it.
+    dims: Dims,
     /// Number of neighbouring elements of a thread.
     pack: u64,
-    /// Distances in elements from row to row and from element to element of each input that is not read in packs.
-    steps: Vec<Option<[u64; 2]>>,
+    /// Strides of each input that is not read in packs.
+    steps: Vec<Option<Dims>>,
 }
 
 impl ShortRows<'_> {
-    /// Returns the division of a task; `None` if it has several outputs, if the output has gaps, if rows have more than one dimension, or if
-    /// threads for parts of rows have as much work.
+    /// Returns the division of a task; `None` if it has several outputs, if the output has gaps, or if threads for parts of rows have as
+    /// much work and write whole sectors.
     pub fn of<'a>(task: &'a Task<'a>) -> Option<ShortRows<'a>> {
         let [output] = &*task.outputs else { return None };
         // Copies keep the bits of elements.
@@ -40,21 +44,24 @@ impl ShortRows<'_> {
         }
         let strides: Vec<Dims> = std::iter::once(output).chain(&task.inputs).map(|operand| operand.strides).collect();
         let all = layout::by_output(task.dims, &strides);
-        let (&[rows, length], &[of_row, 1]) = (&*all.dims, &*all.strides[0]) else { return None };
+        let contiguous = all.dims.contiguous_strides();
         let in_memory = |operand: &Operand| matches!(operand.origin, ElementSource::Memory(_)) && operand.start == 0;
-        if of_row != length || !in_memory(output) || !task.inputs.iter().all(in_memory) {
+        if all.dims.len() < 2
+            || all.strides[0] != contiguous
+            || !in_memory(output)
+            || !task.inputs.iter().all(in_memory)
+        {
             return None;
         }
-        let of_input = |strides: &Dims| [strides[0], strides[1]];
-        let steps: Vec<Option<[u64; 2]>> =
-            all.strides[1..].iter().map(of_input).map(|steps| (steps != [length, 1]).then_some(steps)).collect();
+        let steps: Vec<Option<Dims>> =
+            all.strides[1..].iter().map(|&steps| (steps != contiguous).then_some(steps)).collect();
         let whole = std::iter::once(output)
             .chain(task.inputs.iter().zip(&steps).filter(|(_, steps)| steps.is_none()).map(|(input, _)| input));
         let whole: Vec<&Operand> = whole.collect();
         let size = |operand: &&Operand| operand.tensor.dtype.size();
         let widest = whole.iter().map(size).max().unwrap_or(1);
         let narrowest = whole.iter().map(size).min().unwrap_or(1);
-        let total = rows * length;
+        let total = all.dims.iter().product();
         let most = (WIDEST / widest).min(ACCESS / narrowest).min(ACCESS / output.tensor.dtype.size()).max(1);
         let is_aligned = |pack: u64| {
             whole
@@ -63,24 +70,20 @@ impl ShortRows<'_> {
         };
         let fits = |pack: &u64| is_aligned(*pack) && total >= pack * u64::from(BLOCK) * ENOUGH_BLOCKS;
         let pack = halves(most).find(fits)?;
-        (pack as f64 >= 2.0 * walk::elements_of_a_thread(task)).then_some(ShortRows {
-            task,
-            total,
-            length,
-            pack,
-            steps,
-        })
+        let is_worth = pack as f64 >= 2.0 * walk::elements_of_a_thread(task) || walk::rewrites_sectors(task);
+        (pack > 1 && is_worth).then_some(ShortRows { task, total, dims: all.dims, pack, steps })
     }
 
     pub fn work(&self) -> walk::Work {
         let threads = self.total.div_ceil(self.pack);
         let packed = self.steps.iter().filter(|steps| steps.is_none()).count() as f64 + 1.0;
         let single = self.steps.len() as f64 + 1.0 - packed;
-        let of_elements = self.pack as f64 * (PER_ELEMENT + single * PER_ACCESS);
+        let inner = self.dims.len() as f64 - 1.0;
+        let of_elements = self.pack as f64 * (inner * PER_ELEMENT + single * PER_ACCESS);
         let bytes: u64 = self.task.outputs.iter().chain(&self.task.inputs).map(|operand| operand.tensor.bytes()).sum();
         walk::Work {
             sectors: bytes as f64 / occupancy::SECTOR as f64,
-            instructions: threads as f64 * (PER_THREAD + packed * PER_ACCESS + of_elements),
+            instructions: threads as f64 * (PER_THREAD + inner * PER_DIVISION + packed * PER_ACCESS + of_elements),
             blocks: self.blocks(),
         }
     }
@@ -90,7 +93,7 @@ impl ShortRows<'_> {
     }
 
     pub fn launch(&self, name: &str, spec: &Spec) -> Launch {
-        let ShortRows { task, total, length, pack, steps } = self;
+        let ShortRows { task, total, dims, pack, steps } = self;
         let (compute, output) = (compute_type(spec), &task.outputs[0]);
         let place = |operand: &Operand| match operand.origin {
             ElementSource::Memory(place) => place,
@@ -109,7 +112,7 @@ impl ShortRows<'_> {
         );
         params.push(u64_param("total", *total));
         let before = format!(
-            "typedef {} C;\ntypedef {} Index;\n#define N {length}\n#define V {pack}\n{}",
+            "typedef {} C;\ntypedef {} Index;\n#define V {pack}\n{}",
             c_type(compute),
             index_type(total + pack * u64::from(BLOCK)),
             walk::compute_text(task)
@@ -129,9 +132,7 @@ impl ShortRows<'_> {
                     "  if (is_whole) {{\n{EACH_PACK}V / {width}; k++) p{i}[k] = *(const Pack<{kind}, {width}>*)(a{i} + e + k * {width});\n  }} else {{\n\
                      {EACH_ELEMENT} {own} = a{i}[e + v];\n  }}\n"
                 ),
-                Some([of_row, of_element]) => {
-                    format!("{EACH_ELEMENT} {own} = a{i}[(i64)rows[v] * {of_row} + (i64)columns[v] * {of_element}];\n")
-                }
+                Some(strides) => format!("{EACH_ELEMENT} {own} = a{i}[{}];\n", offset(strides)),
             };
         }
         let values =
@@ -139,9 +140,10 @@ impl ShortRows<'_> {
         let values: Vec<String> = values.chain((0..constants.len()).map(|index| format!("c{index}"))).collect();
         let (own, wide, result) = (kind(output), width(output), element("q", output));
         let body = format!(
-            "{POSITION}{reads}{}{EACH_ELEMENT} store<C>({result}, compute({}));\n  if (is_whole) {{\n\
+            "{BEGIN}{}{reads}{}{EACH_ELEMENT} store<C>({result}, compute({}));\n  if (is_whole) {{\n\
              {EACH_PACK}V / {wide}; k++) *(Pack<{own}, {wide}>*)(out + e + k * {wide}) = q[k];\n    return;\n  }}\n\
              {EACH_ELEMENT} out[e + v] = {result};\n",
+            positions(dims),
             packs("q", output),
             values.join(", ")
         );
@@ -153,15 +155,33 @@ impl ShortRows<'_> {
 const EACH_PACK: &str = "#pragma unroll\n  for (int k = 0; k < ";
 const EACH_ELEMENT: &str = "#pragma unroll\n  for (int v = 0; v < V; v++) if (e + v < (Index)total)";
 
-/// Kernel text: the row and the column of each element of a thread.
-const POSITION: &str = r#"  const Index e = (Index)GLOBAL_INDEX * V;
+/// Kernel text: the first element of a thread.
+const BEGIN: &str = r#"  const Index e = (Index)GLOBAL_INDEX * V;
   if (e >= (Index)total) return;
   const bool is_whole = e + V <= (Index)total;
-  Index rows[V], columns[V];
-  rows[0] = e / N, columns[0] = e - rows[0] * N;
-#pragma unroll
-  for (int v = 1; v < V; v++) {
-    const bool ends = columns[v - 1] + 1 == N;
-    rows[v] = rows[v - 1] + ends, columns[v] = ends ? 0 : columns[v - 1] + 1;
-  }
 "#;
+
+/// Returns kernel text that finds the index of each element of a thread along each dimension: that of the first element by divisions by
+/// constants, those of the others by counting.
+fn positions(dims: &Dims) -> String {
+    let (mut first, mut next) = ("  Index rest = e;\n".to_owned(), "    bool ends = true;\n".to_owned());
+    for (axis, size) in dims.iter().enumerate().rev() {
+        if axis == 0 {
+            first += "  Index i0[V];\n  i0[0] = rest;\n";
+            next += "    i0[v] = i0[v - 1] + ends;\n";
+        } else {
+            first += &format!("  Index i{axis}[V];\n  i{axis}[0] = rest % {size}, rest /= {size};\n");
+            next += &format!(
+                "    i{axis}[v] = i{axis}[v - 1] + ends, ends = i{axis}[v] == {size}, i{axis}[v] = ends ? 0 : i{axis}[v];\n"
+            );
+        }
+    }
+    format!("{first}#pragma unroll\n  for (int v = 1; v < V; v++) {{\n{next}  }}\n")
+}
+
+/// Returns kernel text: the offset of element `v` of a thread in an input with these strides.
+fn offset(strides: &Dims) -> String {
+    let terms = strides.iter().enumerate().filter(|(_, stride)| **stride > 0);
+    let terms: Vec<String> = terms.map(|(axis, stride)| format!("(i64)i{axis}[v] * {stride}")).collect();
+    if terms.is_empty() { "0".to_owned() } else { terms.join(" + ") }
+}

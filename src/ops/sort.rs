@@ -5,12 +5,13 @@
 //! instead. Time depends on the shape alone, and not on the values.
 
 use super::kernel::{
-    BLOCK, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
+    BLOCK, bounds, c_type, compute_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
 use super::occupancy::{BUSY_BLOCKS, SECTOR, WARP, share};
 use super::radix::{Client, Radix};
 use super::rows::{Rows, row_length};
 use super::select::{sorted_bits, sorted_keys};
+use super::walk::{self, Operand, Task};
 use super::*;
 
 /// `sort(x)`, as `torch.sort` of the last dimension with `stable=True`.
@@ -120,6 +121,10 @@ impl Operation for Sort {
     }
 
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        if row_length(spec) == 1 {
+            let walk::Work { sectors, instructions, blocks } = with_single_elements(spec, walk::work);
+            return vec![Cost { sectors, instructions, blocks, ..spec.streaming_cost(0.0, 1) }];
+        }
         let split = Split::of(spec);
         let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));
         let elements = spec.inputs[0].elements();
@@ -203,6 +208,9 @@ impl Operation for Sort {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        if row_length(spec) == 1 {
+            return vec![with_single_elements(spec, |tasks| walk::launch_all("sort", tasks, compute_type(spec)))];
+        }
         let split = Split::of(spec);
         let (x, indices) = (&spec.inputs[0], &spec.outputs[1]);
         let (rows, dtype) = (&split.rows, c_type(x.dtype));
@@ -253,6 +261,18 @@ impl Operation for Sort {
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         backward::top_k(rule)
     }
+}
+
+/// Passes the elementwise tasks that sort rows of one element to `work`: a copy of the values, and indices of zero.
+fn with_single_elements<R>(spec: &Spec, work: impl FnOnce(&[Task]) -> R) -> R {
+    let operand = |number: usize, tensor: &Tensor| Operand::of(number, tensor, tensor.strides);
+    let (dims, [values, indices]) =
+        (spec.inputs[0].dims, [0, 1].map(|output| operand(output + 1, &spec.outputs[output])));
+    let (copy, zero) = (Expression::identity(), Expression::constant(0.0));
+    work(&[
+        Task { expression: &copy, dims, outputs: vec![values], inputs: vec![operand(0, &spec.inputs[0])] },
+        Task { expression: &zero, dims, outputs: vec![indices], inputs: Vec::new() },
+    ])
 }
 
 /// Kernels that sort rows by the digits of their keys.

@@ -21,6 +21,9 @@ const WIDEST: u64 = 32;
 
 /// Maximum number of packs per thread and tile.
 const PACKS: u64 = 8;
+/// Maximum number of elements per thread and tile if those of an input are apart: more of them spread the accesses of the resident threads
+/// over more pages of memory.
+const APART: u64 = 2;
 
 /// Maximum number of bytes that a thread loads before it computes, which registers hold.
 const MAX_LOADED: u64 = 256;
@@ -164,9 +167,10 @@ impl Walk {
         let most = (0..outputs).map(stored).fold((NARROWEST / narrowest).min(WIDEST / widest), u64::min).max(1);
         // Outputs are written in whole packs; inputs may be read in smaller pieces.
         let along = (0..outputs).all(|output| inner(output) == 1);
-        // True if neighbouring elements of an input share a sector, which neighbouring threads then access together.
-        let is_near = |input: usize| inner(input) > 1 && inner(input) * size(input) < SECTOR;
-        let is_packed = along && !(outputs..operands.len()).any(is_near);
+        // Elements that are apart are in cache lines of their own, or share them with their neighbours. Neighbouring threads access
+        // neighbouring lines at the same time; the elements of a pack would be accessed one after the other.
+        let is_apart = (outputs..operands.len()).any(|input| inner(input) > 1);
+        let is_packed = along && !is_apart;
         let fits = |pack: &u64| *pack == 1 || (is_packed && *pack <= length && enough(*pack));
         let widths = |operand: usize, pack: u64| {
             let piece = |piece: &u64| piece * size(operand) <= 16 && begins(operand, *piece);
@@ -182,9 +186,10 @@ impl Walk {
         });
         let distances = (0..operands.len()).map(inner).collect();
         let bytes = pack * narrowest;
-        let read: u64 = neighbours.iter().filter(|operand| **operand >= outputs).map(|&operand| size(operand)).sum();
+        let read: u64 = (outputs..operands.len()).filter(|&input| inner(input) > 0).map(size).sum();
         let fits = |each: &u64| enough(each * pack) && each * pack * read <= MAX_LOADED;
-        let most = if bytes >= NARROWEST { 1 } else { (1..=PACKS).rev().find(fits).unwrap_or(1) };
+        let packs = if is_apart { APART } else { PACKS };
+        let most = if bytes >= NARROWEST { 1 } else { (1..=packs).rev().find(fits).unwrap_or(1) };
         let (threads, each) = tile(length.div_ceil(pack), bytes, most);
         Walk { outputs, steps: steps.collect(), distances, outer, length, pack, each, threads }
     }
@@ -303,6 +308,13 @@ pub fn task<'a>(expression: &'a Expression, dims: Dims, strides: &[Dims], spec: 
 pub fn elements_of_a_thread(task: &Task) -> f64 {
     let walk = Walk::of(task);
     walk.length as f64 / (walk.tiles().0 * walk.threads) as f64
+}
+
+/// Whether a thread of the kernel for a task writes a whole row by several stores. Each store of a warp then accesses the sectors of all its
+/// rows again.
+pub fn rewrites_sectors(task: &Task) -> bool {
+    let walk = Walk::of(task);
+    walk.threads == 1 && walk.each > 1
 }
 
 /// Work of the kernels for some tasks, without the instructions of their expressions.
@@ -473,7 +485,7 @@ impl TaskText {
                 OperandAccess::Repeated => format!("b{i}"),
                 OperandAccess::Neighbours(width) if packed => format!("p{i}[e][v / {width}].at[v % {width}]"),
                 OperandAccess::Neighbours(_) => element(i, "j + v"),
-                OperandAccess::Apart => element(i, &format!("(u64)(j + v) * step{}", outputs + i)),
+                OperandAccess::Apart => format!("p{i}[e]"),
             };
             if moves {
                 return format!("{} = {}", to(0), value(0));
@@ -522,7 +534,7 @@ impl TaskText {
                 OperandAccess::Neighbours(width) => {
                     body += &format!("  Pack<{kind}, {width}> p{i}[{each}][{}];\n", pack / width)
                 }
-                OperandAccess::Apart => {}
+                OperandAccess::Apart => body += &format!("  {kind} p{i}[{each}];\n"),
             }
         }
         // A thread issues all loads before it uses the first value.
@@ -543,7 +555,10 @@ impl TaskText {
                     let pieces = pack / width;
                     Some(format!("#pragma unroll\n      for (int k = 0; k < {pieces}; k++) p{i}[e][k] = {from};\n"))
                 }
-                _ => None,
+                OperandAccess::Apart => {
+                    Some(format!("      p{i}[e] = {};\n", element(i, &format!("(u64)j * step{}", outputs + i))))
+                }
+                OperandAccess::Repeated => None,
             })
             .collect();
         if !reads.is_empty() {

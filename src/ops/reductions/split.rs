@@ -292,15 +292,23 @@ impl Split {
             };
             UNDER_WAY.min(loads / inputs).max(1)
         };
+        let loads_enough =
+            |blocks: u64, held: u64| blocks * threads * beside * ahead(held) * held * pack * bytes >= ENOUGH_UNDER_WAY;
         // Blocks that are all resident at the same time end at about the same time.
         let is_enough = |held: u64| {
             let (blocks, idle) = (blocks(held), blocks(held).next_multiple_of(UNITS) - blocks(held));
             let is_one_wave = blocks <= ONE_WAVE && (blocks >= BUSY_BLOCKS || idle <= blocks / IDLE);
-            is_one_wave && blocks * threads * beside * ahead(held) * held * pack * bytes >= ENOUGH_UNDER_WAY
+            is_one_wave && loads_enough(blocks, held)
         };
-        let parts = |held: u64| match is_large || (along == Along::Results && is_enough(held)) {
-            true => 1,
-            false => self::parts(blocks(held), steps_of_a_thread, STEPS_OF_A_PART),
+        let parts = |held: u64| {
+            if is_large || (along == Along::Results && is_enough(held)) {
+                return 1;
+            }
+            let parts = self::parts(blocks(held), steps_of_a_thread, STEPS_OF_A_PART);
+            let of_one_wave = ONE_WAVE / blocks(held);
+            let is_one_wave =
+                along == Along::Results && of_one_wave > 1 && loads_enough(blocks(held) * of_one_wave, held);
+            if is_one_wave { parts.min(of_one_wave) } else { parts }
         };
         let held = match (along, largest) {
             (Along::Results, Some(input)) if !is_large => {
