@@ -8,7 +8,8 @@ their own. PyTorch runs twenty calls of the same shapes in a CUDA graph. Both be
 around the graph, in the same minute; the host is ahead of the device, so that no launch of a graph is waited for. Beside
 them stand the limit (bytes over the bandwidth of a large copy, measured first) and the simulator's time. With speed =
 PyTorch's time / aorta's time the goal for each operation is: median at least 1.1 or 0.85 of the bandwidth, worst tenth at
-least 0.95, nothing below 0.67. A case counts as fast enough if it reaches 0.85 of the bandwidth.
+least 0.95, nothing below 0.67. A case counts as fast enough if it reaches 0.85 of the bandwidth. A case that PyTorch refuses
+has no speed.
 
 `--csv FILE` keeps every case with its program, so that later versions can be simulated beside it.
 
@@ -153,6 +154,15 @@ def theirs(case, torch, compiled=False):
     return statistics.median(times)
 
 
+def supported(case, torch):
+    """Microseconds of a call as `theirs` measures them; NaN if PyTorch refuses the case, as cuBLAS does some 8-bit products."""
+    try:
+        return theirs(case, torch)
+    except RuntimeError as error:
+        print(f"PyTorch refuses {case.what}: {str(error).splitlines()[0][:200]}", file=sys.stderr, flush=True)
+        return math.nan
+
+
 def drawn_cases(seed, name, number):
     draw = random.Random(f"{seed} {name}")
     return [{**DRAWN, **CHAINS}[name](draw) for _ in range(number)]
@@ -253,7 +263,7 @@ def main():
             print(f"{name}: measured after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
             speeds, shares, ratios, beside, large = [], [], [], [], 0
             for number, case in enumerate(cases):
-                eager = theirs(case, torch)
+                eager = supported(case, torch)
                 compiled = theirs(case, torch, True) if (name, number) in compiles else math.nan
                 torch.cuda.empty_cache()
                 if not math.isnan(compiled):
@@ -263,12 +273,14 @@ def main():
                 if case.bytes >= LARGE:
                     shares.append(share)
                     large += share < 0.85
-                speeds.append(max(speed, share / 0.85) if case.bytes >= LARGE else speed)
+                reached = [] if math.isnan(speed) else [speed]
+                reached += [share / 0.85] if case.bytes >= LARGE else []
+                speeds += [max(reached)] if reached else []
                 ratios.append(simulated[number] / mine[number])
                 # A program of merged operations is another than that of the row.
                 if name not in CHAINS and not math.isnan(mine[number]):
                     rows.append(measured.row(case, name, mine[number], page=f"seed {args.seed}", device=device, cache="cold", calls=CALLS,
-                                             pytorch_us=eager, compiled_us="" if math.isnan(compiled) else compiled))
+                                             pytorch_us="" if math.isnan(eager) else eager, compiled_us="" if math.isnan(compiled) else compiled))
                 details.append(f"| {name} | {case.what} | {eager:.2f} | {compiled:.2f} | {mine[number]:.2f} | {speed:.2f} | {share:.2f} | "
                                f"{simulated[number]:.2f} |")
             wrong = "–"
