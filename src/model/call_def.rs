@@ -67,11 +67,11 @@ impl<'a> Analyzer<'a> {
         };
         let has_unknown = values.iter().any(|value| matches!(value, Value::Unknown));
         let mut cells = Vec::new();
-        for index in 0..outputs.len() {
+        for (index, output) in outputs.iter().enumerate() {
             let given = call.outputs.get(index).filter(|arg| arg.value.as_name() != Some(self.builtins.unwanted));
             let value = given.map(|arg| {
                 self.no_peer(arg);
-                let name = self.names.name(outputs[index].name.symbol).to_owned();
+                let name = self.names.name(output.name.symbol).to_owned();
                 self.output_argument(arg, call, &name)
             });
             cells.push(value.unwrap_or_else(|| self.new_output()));

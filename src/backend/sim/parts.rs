@@ -39,9 +39,21 @@ pub type Parts = (Vec<OperationParts>, Vec<SimLaunch>);
 /// The parts of operations that were computed already, so that equal operations share them.
 #[derive(Debug, Default)]
 pub struct KnownParts {
-    /// Ranges of launches, normally and in observed iterations, by work, share of operands in the cache, bytes that replace lines of a
-    /// flush, communicator, and number of a copy between ranks.
-    ranges: FxHashMap<(u32, u8, u64, u32, u32), [Range<u32>; 2]>,
+    /// Ranges of launches, normally and in observed iterations.
+    ranges: FxHashMap<PartsKey, [Range<u32>; 2]>,
+}
+
+/// The facts that the parts of an operation depend on.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct PartsKey {
+    work: u32,
+    /// Share of the operands that the cache holds, in parts of [`cache::WHOLE`].
+    cached: u8,
+    /// Bytes that replace lines of the last flush.
+    replaced: u64,
+    comm: u32,
+    /// Number of a copy between ranks.
+    crossing: u32,
 }
 
 impl KnownParts {
@@ -72,7 +84,13 @@ impl KnownParts {
             }
             let replaced = if flushed > 0.0 { cost::missed_bytes(&work.spec, cached).min(flushed) } else { 0.0 };
             flushed -= replaced;
-            let key = (op.work, share, replaced as u64, op.comm, op.crossing);
+            let key = PartsKey {
+                work: op.work,
+                cached: share,
+                replaced: replaced as u64,
+                comm: op.comm,
+                crossing: op.crossing,
+            };
             let ranges = self.ranges.entry(key).or_insert_with(|| {
                 let mut tasks = cost::tasks(&work.spec, &work.launches, cached, profile);
                 cost::add_write_back(&mut tasks, replaced, profile);
