@@ -109,6 +109,9 @@ fn simulate(settings: &Settings, reason: &str) -> Result<OpenedBackend, CliError
 /// The simulator of the profile. With the permission to use the kernels of a file, it compiles them for the profile's device.
 fn simulator(settings: &Settings) -> Result<Sim, CliError> {
     let profile = profile(settings)?;
+    // A real driver decides itself what to do with such a value.
+    environment::queues_in(&profile.vendor, environment::variable)
+        .map_err(|(name, value)| InputError::Queues { name, value })?;
     let architecture = profile.architecture.clone();
     let compile = move |source: &KernelSource| match architecture.starts_with("gfx") {
         true => hip::compile(&environment::rocm_paths(), source, &architecture),
@@ -184,17 +187,15 @@ fn failed(error: ExecError) -> CliError {
 /// that set the number of hardware queues of a real device apply here too.
 pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
     let mut profile = profile_for(settings, &[])?;
-    set_queues(&mut profile, environment::variable)?;
+    set_queues(&mut profile, environment::variable);
     Ok(profile)
 }
 
-/// Sets the number of hardware queues of a profile by the variable of its vendor, if `value` returns one.
-fn set_queues(profile: &mut Profile, value: impl Fn(&str) -> Option<String>) -> Result<(), CliError> {
-    let queues = environment::queues_in(&profile.vendor, value);
-    if let Some((variable, count)) = queues.map_err(|(name, value)| InputError::Queues { name, value })? {
+/// Sets the number of hardware queues of a profile by the variable of its vendor, if `value` returns a valid one.
+fn set_queues(profile: &mut Profile, value: impl Fn(&str) -> Option<String>) {
+    if let Ok(Some((variable, count))) = environment::queues_in(&profile.vendor, value) {
         profile.queues.count = SourcedFigure(f64::from(count), variable.to_owned());
     }
-    Ok(())
 }
 
 /// The device profile that [`profile`] returns, with `variables`, each `NAME=VALUE`, in place of the environment.
@@ -215,7 +216,7 @@ pub fn profile_for(settings: &Settings, variables: &[String]) -> Result<Profile,
     }
     let pairs = variables.iter().filter_map(|pair| pair.split_once('='));
     let value = |name: &str| pairs.clone().find(|(given, _)| *given == name).map(|(_, value)| value.to_owned());
-    set_queues(&mut profile, value)?;
+    set_queues(&mut profile, value);
     Ok(profile)
 }
 

@@ -88,7 +88,7 @@ impl BaselineResults {
     ///
     /// The text is no JSON, or has another form; the message names the place.
     pub fn read(text: &[u8], level: Option<u32>) -> Result<BaselineResults, String> {
-        let value: Value = json::read(text).map_err(|error| format!("it is no JSON: {error}"))?;
+        let value: Value = json::read(text).map_err(|error| format!("it is no JSON: {}", json::fault(&error)))?;
         let Value::Object(entries) = value else { return Err(format!("it is {}; {FORM}", kind(&value))) };
         if entries.is_empty() {
             return Err(format!("it is empty; {FORM}"));

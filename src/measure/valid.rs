@@ -34,7 +34,8 @@ impl RunRecord {
             json::read(text.as_bytes()).map_err(|error| format!("it is no JSON of a run: {}", json::fault(&error)))?;
         match head.schema.as_deref() {
             Some(SCHEMA) => {
-                let record = json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {error}"))?;
+                let record =
+                    json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {}", json::fault(&error)))?;
                 check(&record).map_err(|why| format!("it is damaged: {why}"))?;
                 Ok(record)
             }
@@ -55,7 +56,8 @@ impl AbRecord {
         if let Some(other) = schema(text).filter(|schema| schema != ab::SCHEMA) {
             return Err(format!("it has the schema `{other}`, and this version reads `{}`", ab::SCHEMA));
         }
-        let record: AbRecord = json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {error}"))?;
+        let record: AbRecord =
+            json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {}", json::fault(&error)))?;
         for (name, side) in [("a", &record.a), ("b", &record.b)] {
             let period = side.period;
             require((1..=MAX_CYCLE as usize).contains(&period), format!("{name}.period"), period, || {

@@ -388,8 +388,8 @@ pub enum ModelError {
     #[diagnostic(
         code(aorta::model::unwritten),
         help(
-            "a `buffer` of a block is uninitialized at the beginning of an iteration: write it above, `-> {name}`, \
-             or declare it outside of the step, where it is filled before the run"
+            "memory of a block, a `buffer` or an output that is a type, is uninitialized at the beginning of an iteration: let an \
+             operation above write it, `-> …`, or declare a `buffer` outside of the step, where it is filled before the run"
         )
     )]
     Unwritten {

@@ -34,7 +34,7 @@ pub enum AttentionForm {
     Backward,
 }
 
-/// What a library keeps in scratch memory to add up the gradients of queries over the keys.
+/// Scratch memory in which a library adds up the gradients of queries over the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuerySums {
     /// The gradients of all scores in the type of the operands, which a product multiplies with the keys.
@@ -92,8 +92,8 @@ impl FusedAttention {
         if self.deterministic { stored } else { stored.max(of_calls(&QuerySums::Atomic)) }
     }
 
-    /// Returns the fewest equal calls that each need at most [`MAX_SCRATCH`] bytes; one for each sample and each head of keys if even
-    /// these need more.
+    /// Returns the fewest equal calls that each need at most [`MAX_SCRATCH`] bytes; the smallest possible ones if even
+    /// these need more. Parts of heads begin at aligned addresses.
     pub fn calls(&self, sums: QuerySums) -> AttentionCalls {
         let [batch, shared] = [self.tensor(0).dims[0], self.tensor(1).dims[1]];
         let divisors = |size: u64| (1..=size).filter(move |parts| size.is_multiple_of(*parts));
@@ -105,6 +105,10 @@ impl FusedAttention {
             let calls = self.divided(parts);
             // Calls with some of the heads may begin in the middle of a row of `lse`.
             if parts[1] > 1 && calls.steps.iter().any(|step| !step[1].is_multiple_of(ALIGN)) {
+                continue;
+            }
+            // With a bias, a call copies its part of `lse`, which has to be contiguous.
+            if parts[1] > 1 && self.bias().is_some() && calls.piece.tensor(0).dims[0] > 1 {
                 continue;
             }
             if calls.piece.scratch_of(sums) <= MAX_SCRATCH {

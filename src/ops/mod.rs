@@ -24,6 +24,7 @@ mod counted;
 mod derivative;
 mod dropout;
 mod elementwise;
+mod elementwise_task;
 mod embedding;
 mod error;
 pub mod expression;

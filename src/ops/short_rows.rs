@@ -70,7 +70,10 @@ impl ShortRows<'_> {
         };
         let fits = |pack: &u64| is_aligned(*pack) && total >= pack * u64::from(BLOCK) * ENOUGH_BLOCKS;
         let pack = halves(most).find(fits)?;
-        let is_worth = pack as f64 >= 2.0 * walk::elements_of_a_thread(task) || walk::rewrites_sectors(task);
+        // Elements of a row that are apart are read by neighbouring threads instead.
+        let is_apart = steps.iter().flatten().any(|strides| strides[strides.len() - 1] > 1);
+        let is_longer = !is_apart && pack as f64 >= 2.0 * walk::elements_of_a_thread(task);
+        let is_worth = is_longer || walk::rewrites_sectors(task);
         (pack > 1 && is_worth).then_some(ShortRows { task, total, dims: all.dims, pack, steps })
     }
 

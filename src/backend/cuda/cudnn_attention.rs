@@ -107,7 +107,7 @@ fn forms(library: &Cudnn, attention: &FusedAttention) -> &'static [GraphForm] {
 }
 
 impl GraphForm {
-    /// What the library stores to add up the gradients of the queries.
+    /// Scratch memory that the library needs for this form to add up the gradients of the queries.
     fn sums(self) -> QuerySums {
         match self {
             GraphForm::Forward | GraphForm::Stored => QuerySums::Stored,

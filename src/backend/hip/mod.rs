@@ -13,7 +13,7 @@ mod limits;
 mod masks;
 mod peers;
 mod products;
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod prototypes;
 mod rocblas;
 mod rocprofiler;

@@ -38,7 +38,7 @@ macro_rules! table {
             }
         }
 
-        #[cfg(test)]
+        #[cfg(all(test, target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
         super::prototypes::same! {
             $($symbol($($arg),*);)*
             $($maybe_symbol($($maybe_arg),*);)*
@@ -63,7 +63,7 @@ macro_rules! names {
             absent.into_iter().filter(|(absent, _)| *absent).map(|(_, name)| name).collect()
         }
 
-        #[cfg(test)]
+        #[cfg(all(test, target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
         super::prototypes::alike! {
             $($symbol($($arg),*) |runtime| runtime.$field;)*
             $($maybe_symbol($($maybe_arg),*) |runtime| runtime.$maybe.unwrap();)*

@@ -29,7 +29,8 @@ pub fn parse(text: &str) -> Result<PlanDocument, String> {
         Some(other) => return Err(format!("it has the schema `{other}`, and this version reads `{SCHEMA}`")),
         None => return Err("it has no `schema`: it was not written by this program".to_owned()),
     }
-    let document: PlanDocument = json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {error}"))?;
+    let document: PlanDocument =
+        json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {}", json::fault(&error)))?;
     match inconsistency(&document) {
         None => Ok(document),
         Some(what) => Err(format!("it is damaged: {what}")),
