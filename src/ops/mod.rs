@@ -374,8 +374,7 @@ pub struct Spec {
     /// `grouped_gemm`. `None` if the shapes determine it. Costs use it; kernels do not.
     pub live: Option<LiveRows>,
     /// Contents of the inputs that [`Operation::sizing`] lists, in its order, if the text determines them; otherwise `None`. Costs use
-    /// them, and the tiles of a `grouped_gemm` are chosen for them. Results of launches may depend on them only if they are certain, as
-    /// those of a `grouped_gemm` of one group do.
+    /// them. Launches may depend on them only if they are certain, as those of a `grouped_gemm` of one group do.
     pub sizes: Option<Arc<Vec<Vec<i64>>>>,
     /// Whether every device computes exactly the contents of `sizes`: no rounding determines them. False without `sizes`.
     pub has_certain_sizes: bool,

@@ -35,9 +35,8 @@ pub struct Tiling {
     by_units: bool,
     /// Whether blocks may share the depth of tiles. The kernel decides at run time, from the sizes of the groups.
     splits: bool,
-    /// Number of rows, or of terms of the depth, of each group, if the text determines it; otherwise empty. The kernel reads the
-    /// ends of the groups, which a device may round otherwise.
-    pub(super) lengths: Vec<u64>,
+    /// Number of rows of each group, if it is known and groups are ranges of rows; otherwise empty. For costs only.
+    lengths: Vec<u64>,
 }
 
 /// Number of terms of a stage; also the extent of a box of a tensor map in both directions, in elements.
@@ -99,7 +98,6 @@ impl Tiling {
     /// Returns the fastest division for a call, by the estimates of [`Tiling::time`].
     pub fn of(spec: &Spec) -> Tiling {
         let shape = Shape::of(spec);
-        let lengths = known_lengths(spec, &shape);
         let with = |rows, columns, threads, row_warps, stages, resident| Tiling {
             shape,
             rows,
@@ -113,17 +111,15 @@ impl Tiling {
             step: 1,
             by_units: true,
             splits: false,
-            lengths: lengths.clone(),
+            lengths: Vec::new(),
         };
         if spec.inputs[0].dtype.size() > 2 {
             return Tiling { by_units: false, ..with(64, 64, 256, 1, 1, 4) };
         }
         let small = Tiling { step: SMALL_STEP, ..with(SMALL_ROWS, 128, 128, 1, 4, 2) };
-        // Mean number of rows of a group. Tiles with transposed columns have at least 64 columns.
-        let mean = match lengths.iter().filter(|length| **length > 0).count() as u64 {
-            0 => shape.rows / shape.groups.max(1),
-            filled => lengths.iter().sum::<u64>() / filled,
-        };
+        // Number of rows of a group if all groups have equal size. Tiles with transposed columns have at least 64
+        // columns.
+        let mean = shape.rows / shape.groups.max(1);
         let may_be_small = mean <= SMALL_ROWS && !shape.in_depth && !spec.attrs.bool("transpose_a");
         let bytes = spec.inputs.iter().chain(&spec.outputs).map(Tensor::bytes).sum();
         let flops = 2.0 * shape.rows as f64 * shape.columns as f64 * shape.depth as f64;
@@ -246,12 +242,18 @@ impl Tiling {
 
     /// Returns the tiling with the number of rows, or of terms of the depth, that belong to groups, for costs: blocks skip the others.
     pub fn of_live(mut self, spec: &Spec) -> Tiling {
-        let live = match self.lengths.is_empty() {
-            false => Some(self.lengths.iter().sum()),
-            true => spec.live.map(|live| live.rows),
+        let length = self.shape.length();
+        let known = spec.sizes.as_ref().map(|sizes| sizes[0].iter().map(|&end| end as f64).collect::<Vec<_>>());
+        let lengths = known.map(|ends| groups(&ends, length).map(|group| group.len() as u64).collect::<Vec<_>>());
+        let live = match &lengths {
+            Some(lengths) => Some(lengths.iter().sum()),
+            None => spec.live.map(|live| live.rows),
         };
         if let Some(live) = live {
             *if self.shape.in_depth { &mut self.shape.depth } else { &mut self.shape.rows } = live;
+        }
+        if !self.shape.in_depth {
+            self.lengths = lengths.unwrap_or_default();
         }
         self
     }
@@ -455,13 +457,6 @@ impl Tiling {
         }
         launches
     }
-}
-
-/// Returns the number of rows, or of terms of the depth, of each group, if the text determines it; otherwise an empty list.
-fn known_lengths(spec: &Spec, shape: &Shape) -> Vec<u64> {
-    let Some(sizes) = &spec.sizes else { return Vec::new() };
-    let ends: Vec<f64> = sizes[0].iter().map(|&end| end as f64).collect();
-    groups(&ends, shape.length()).map(|group| group.len() as u64).collect()
 }
 
 /// Returns the rows and columns of the tiles that blocks copy by tensor maps, and of their clusters.

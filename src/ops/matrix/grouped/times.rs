@@ -1,8 +1,7 @@
 //! Estimated times of a grouped product by its tiling, from which [`Tiling::of`] chooses.
 //!
-//! The constants follow from 16-bit products on an H100 (docs/measurements/2026-11-26-products.md,
-//! docs/measurements/2026-11-28-grouped-products.md). Groups have equal sizes in these estimates, unless
-//! the text determines their sizes.
+//! The constants follow from 16-bit products on an H100 (docs/measurements/2026-11-26-products.md). Groups have equal
+//! sizes in these estimates, since their sizes are known only at run time.
 
 use super::kernel::{DEPTH, MIN_STEPS, SMALL_ROWS, Tiling};
 use super::*;
@@ -57,16 +56,13 @@ fn overlapped(a: f64, b: f64) -> f64 {
     a.max(b) + NOT_HIDDEN * a.min(b)
 }
 
-/// Returns the number of lines of the L2 cache whose transfer takes as long as that of a row of a box of the factor.
-///
-/// A row that does not begin at a line lies in two lines, of which the SM gets the sectors of the row only: four of 32 bytes, or five. The
-/// time is between those of the lines and of the sectors.
+/// Returns the mean number of lines of the L2 cache that hold a row of a box of the factor.
 fn lines(factor: &Tensor) -> f64 {
     let last = factor.dims.len() - 1;
     match factor.strides[last - 1] * factor.dtype.size() {
         stride if stride.is_multiple_of(LINE) => 1.0,
-        stride if stride.is_multiple_of(LINE / 2) => 1.25,
-        _ => 1.5,
+        stride if stride.is_multiple_of(LINE / 2) => 1.5,
+        _ => 2.0,
     }
 }
 
@@ -98,20 +94,10 @@ impl Tiling {
         (overlapped(computed, bytes as f64 / BANDWIDTH) + launch) as u64
     }
 
-    /// Mean number of steps of the depth of a tile.
+    /// Number of steps of the depth of a tile.
     fn depth_steps(&self) -> u64 {
         let groups = if self.shape.in_depth { self.shape.groups.max(1) } else { 1 };
-        match self.uneven_steps() {
-            Some(steps) => steps.sum::<u64>().div_ceil(groups),
-            None => (self.shape.depth / groups).div_ceil(DEPTH).max(1),
-        }
-    }
-
-    /// Number of steps of the tiles of each group, if groups are parts of the depth whose lengths are known. A tile without terms takes
-    /// a step.
-    fn uneven_steps(&self) -> Option<impl Iterator<Item = u64>> {
-        let is_known = self.shape.in_depth && !self.lengths.is_empty();
-        is_known.then(|| self.lengths.iter().map(|terms| terms.div_ceil(DEPTH).max(1)))
+        (self.shape.depth / groups).div_ceil(DEPTH).max(1)
     }
 
     /// Whether tiles have so few steps that writing results takes as long as computing them. Two blocks on an SM, all
@@ -125,18 +111,11 @@ impl Tiling {
     pub(super) fn steps(&self) -> (u64, u64) {
         let (tiles, steps) = (self.tiles(), self.depth_steps());
         let (rounds, last) = (tiles / self.at_once(), tiles % self.at_once());
-        let [launch, all_blocks] = self.join_steps();
-        let join = |blocks: u64| launch + all_blocks * blocks / self.at_once();
-        if let (Some(each), Some(most)) = (self.uneven_steps(), self.uneven_steps().and_then(Iterator::max)) {
-            let all = tiles / self.shape.groups.max(1) * each.sum::<u64>();
-            // Blocks share the steps that their whole tiles leave, so that all have as many.
-            let blocks = (all / MIN_STEPS).clamp(1, self.at_once());
-            let whole = (rounds * all / tiles.max(1) + if last > 0 { most } else { 0 }).max(most);
-            return (whole, all.div_ceil(blocks) + join(blocks));
-        }
         let blocks = (last * steps / MIN_STEPS).clamp(1, self.at_once());
         let whole = (rounds + u64::from(last > 0)) * steps;
-        (whole, rounds * steps + (last * steps).div_ceil(blocks) + join(blocks))
+        let [launch, all_blocks] = self.join_steps();
+        let join = launch + all_blocks * blocks / self.at_once();
+        (whole, rounds * steps + (last * steps).div_ceil(blocks) + join)
     }
 
     /// Returns the time of adding the parts of tiles, in steps: of the launch, and of the parts if all blocks share
@@ -152,46 +131,11 @@ impl Tiling {
     /// Whether sharing the depth makes the product faster for some sizes of the groups.
     pub(super) fn may_share(&self) -> bool {
         let (whole, shared) = self.steps();
-        // If the sizes of the groups are data, a single group can have the whole depth, and sharing then pays even if it does not for
+        // The sizes of the groups are data: a single group can have the whole depth, and sharing then pays even if it does not for
         // equal groups.
         let uneven = self.shape.in_depth
-            && self.lengths.is_empty()
             && self.shape.groups > 1
             && self.shape.depth / DEPTH > 2 * (MIN_STEPS + self.join_steps().iter().sum::<u64>());
         self.tiles() < ROUNDS * self.at_once() && (shared < whole || uneven)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::base::DType;
-
-    /// The tiling of a product whose groups divide the depth of 16384 terms, with these ends if they are known.
-    fn tiling(groups: u64, ends: Option<Vec<i64>>) -> Tiling {
-        let of = |dims: &[u64]| Tensor::packed(DType::BF16, dims);
-        let inputs = vec![of(&[16384, 512]), of(&[16384, 512]), Tensor::packed(DType::I32, &[groups])];
-        let attrs = Attrs::of([
-            ("transpose_a", Attr::Bool(true)),
-            ("transpose_b", Attr::Bool(false)),
-            ("epilogue", Attr::Word("none")),
-        ]);
-        let spec = Spec::new(&GroupedGemm, attrs, inputs, vec![of(&[groups, 512, 512])]);
-        Tiling::of(&Spec { sizes: ends.map(|ends| Arc::new(vec![ends])), ..spec })
-    }
-
-    /// Blocks share tiles of groups that may be uneven, but not of those that the text makes even. Known uneven groups take longer if
-    /// blocks compute whole tiles.
-    #[test]
-    fn known_sizes_of_groups_decide_whether_blocks_share_tiles() {
-        let even: Vec<i64> = (1..=64).map(|group| group * 256).collect();
-        let uneven: Vec<i64> = (1..=64).map(|group| 16384 - 64 + group).collect();
-        assert!(tiling(64, None).may_share());
-        assert!(!tiling(64, Some(even)).may_share());
-        let known = tiling(64, Some(uneven));
-        let (whole, shared) = known.steps();
-        assert!(known.may_share() && whole >= 255 && shared < whole);
     }
 }
