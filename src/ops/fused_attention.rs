@@ -92,7 +92,7 @@ impl FusedAttention {
         if self.deterministic { stored } else { stored.max(of_calls(&QuerySums::Atomic)) }
     }
 
-    /// Returns the fewest equal calls that each need at most [`MAX_SCRATCH`] bytes; the smallest possible ones if even
+    /// Returns the fewest equal calls that each need at most `MAX_SCRATCH` bytes; the smallest possible ones if even
     /// these need more. Parts of heads begin at aligned addresses.
     pub fn calls(&self, sums: QuerySums) -> AttentionCalls {
         let [batch, shared] = [self.tensor(0).dims[0], self.tensor(1).dims[1]];
