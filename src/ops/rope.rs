@@ -4,6 +4,7 @@ use super::elementwise::{compare, cost_with, evaluate};
 use super::formula::formula;
 use super::kernel::{BLOCK, bounds, c_type, compute_type, geometry_param, index_type, launch, param, u64_param};
 use super::layout::{broadcast, broadcast_strides, collapse};
+use super::occupancy::SECTOR;
 use super::walk::{Operand, Task};
 use super::*;
 
@@ -164,8 +165,9 @@ const MAX_TILE: u64 = 8 << 10;
 const PER_PAIR: f64 = 28.0;
 const PER_PACK: f64 = 16.0;
 
-/// Rows whose halves no packs of 16 bytes divide. A block loads several rows to shared memory in whole packs, rotates their pairs there,
-/// and stores them in whole packs.
+/// Rows whose halves no packs of 16 bytes divide, or whose halves have a sector each. A block loads several rows to shared memory in whole
+/// packs, rotates their pairs there, and stores them in whole packs. Otherwise each access of a warp to halves of a sector would take one of the
+/// two sectors that memory moves at once.
 struct Staged {
     /// Number of all rows, and of those of a block.
     rows: u64,
@@ -177,13 +179,15 @@ struct Staged {
 }
 
 impl Staged {
-    /// Returns the rows of a rotation; `None` if packs divide their halves, for small tensors, or if a tensor has gaps.
+    /// Returns the rows of a rotation; `None` if packs divide their halves, which are longer than a sector, for small
+    /// tensors, or if a tensor has gaps.
     fn of(spec: &Spec) -> Option<Staged> {
         let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
         let (last, size) = (y.dims.len() - 1, y.dtype.size());
         let bytes = y.dims[last] * size;
         let is_whole = [x, y].iter().all(|tensor| tensor.contiguous() && tensor.align >= 16 && tensor.dtype == y.dtype);
-        if !is_whole || bytes.is_multiple_of(32) || y.bytes() < STAGED {
+        let is_packed = bytes.is_multiple_of(32) && bytes > 2 * SECTOR;
+        if !is_whole || is_packed || y.bytes() < STAGED {
             return None;
         }
         // Number of rows that end at a multiple of 16 bytes.
@@ -301,6 +305,16 @@ const BODY: &str = r#"  typedef Pack<u32, 4> Words;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_with_halves_of_a_sector_are_staged() {
+        let is_staged = |width: u64| {
+            let x = Tensor::packed(DType::F16, &[300, 2000, width]);
+            let angles = Tensor::packed(DType::F16, &[2000, width / 2]);
+            Staged::of(&Spec::new(&Rope, Attrs::default(), vec![x, angles, angles], vec![x])).is_some()
+        };
+        assert_eq!([24, 32, 48, 64, 96].map(is_staged), [true, true, false, false, false]);
+    }
 
     /// `x * cos + rotate_half(x) * sin`, with the angles of a pair given for both of its elements.
     #[test]

@@ -20,7 +20,7 @@ const PER_DIVISION: f64 = 10.0;
 const PER_ELEMENT: f64 = 4.0;
 const PER_ACCESS: f64 = 3.0;
 
-/// A task whose rows are so short that threads for parts of single rows would have little work.
+/// A task whose rows are so short, or begin at such addresses, that threads for parts of single rows would have little work at once.
 pub struct ShortRows<'a> {
     task: &'a Task<'a>,
     /// Number of elements of the output.
@@ -73,7 +73,7 @@ impl ShortRows<'_> {
         // Elements of a row that are apart are read by neighbouring threads instead.
         let is_apart = steps.iter().flatten().any(|strides| strides[strides.len() - 1] > 1);
         let is_longer = !is_apart && pack as f64 >= 2.0 * walk::elements_of_a_thread(task);
-        let is_worth = is_longer || walk::rewrites_sectors(task);
+        let is_worth = is_longer || walk::rewrites_sectors(task) || !is_apart && walk::moves_parts_of_lines(task);
         (pack > 1 && is_worth).then_some(ShortRows { task, total, dims: all.dims, pack, steps })
     }
 
@@ -187,4 +187,25 @@ fn offset(strides: &Dims) -> String {
     let terms = strides.iter().enumerate().filter(|(_, stride)| **stride > 0);
     let terms: Vec<String> = terms.map(|(axis, stride)| format!("(i64)i{axis}[v] * {stride}")).collect();
     if terms.is_empty() { "0".to_owned() } else { terms.join(" + ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_narrow_elements_that_begin_at_any_address_are_written_as_one() {
+        let chooses = |dtype: DType, length: u64| {
+            let sum = formula::formula(|[a, b]| [a + b]);
+            let inputs = vec![Tensor::packed(dtype, &[1000, length]), Tensor::packed(dtype, &[length])];
+            let spec =
+                Spec::new(&elementwise::Map, Attrs::default(), inputs, vec![Tensor::packed(dtype, &[1000, length])]);
+            let task = elementwise::task(&sum, &spec);
+            ShortRows::of(&task).map(|rows| rows.pack)
+        };
+        assert_eq!(chooses(DType::BF16, 12_345), Some(8));
+        assert_eq!(chooses(DType::BF16, 12_344), None);
+        // An access of a warp moves a whole line.
+        assert_eq!(chooses(DType::F32, 12_345), None);
+    }
 }

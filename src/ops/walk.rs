@@ -8,7 +8,7 @@
 pub use super::elementwise_task::{ElementSource, Operand, Task, task};
 use super::kernel::{BLOCK, Parameter, c_type, compute_type, geometry_param, index_type, param, u64_param};
 use super::layout::{by_output, halves};
-use super::occupancy::{SECTOR, WARP};
+use super::occupancy::{LINE, SECTOR, WARP};
 use super::*;
 
 /// Number of blocks that must remain if threads get larger packs, or more of them: several per SM of a large device.
@@ -225,6 +225,14 @@ fn tile(packs: u64, bytes: u64, most: u64) -> (u64, u64) {
 /// the output, then those of each input, along the dimensions `dims`.
 pub fn launch(name: &str, expression: &Expression, dims: Dims, strides: &[Dims], spec: &Spec) -> Launch {
     launch_all(name, &[task(expression, dims, strides, spec)], compute_type(spec))
+}
+
+/// Whether each access of a warp of the kernel for a task moves less than a cache line, since rows begin at any address. Such an access also
+/// takes parts of sectors at both ends.
+pub fn moves_parts_of_lines(task: &Task) -> bool {
+    let walk = Walk::of(task);
+    let widest = task.outputs.iter().map(Operand::size).max().unwrap_or(1);
+    walk.pack == 1 && WARP * widest < LINE
 }
 
 /// Average number of elements of a thread of the kernel for a task.

@@ -127,8 +127,10 @@ impl Direct {
         self.count.div_ceil(WARP * self.segments)
     }
 
+    /// Number of threads of a block, at least those of a wavefront of 64. Few warps are divided among the SMs.
     fn threads(&self) -> u64 {
-        (self.segments * WARP).max(u64::from(BLOCK))
+        let of_unit = 1 << (self.items().saturating_mul(self.segments) / UNITS).max(1).ilog2();
+        WARP * self.segments.max(of_unit).clamp(2, self.segments.max(u64::from(BLOCK) / WARP))
     }
 
     fn blocks(&self) -> u64 {
@@ -280,3 +282,20 @@ const SEARCH: &str = r#"  const u32 lane32 = threadIdx.x % 32, warp = threadIdx.
   for (int c = 0; c < V; c++) store<C>(v.at[c], sum[c]);
   PUT(y + row * sy, column, v);
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_warps_are_divided_among_the_units() {
+        let blocks = |segments, rows| {
+            let direct = Direct { ragged: true, pack: 8, lanes: 32, chunks: 7, segments, rows, count: 39 };
+            (direct.blocks(), direct.threads())
+        };
+        assert_eq!(blocks(2, 16), (112, 64));
+        assert_eq!(blocks(2, 64), (224, 128));
+        assert_eq!(blocks(2, 1000), (1750, 256));
+        assert_eq!(blocks(16, 16), (112, 512));
+    }
+}
