@@ -233,7 +233,7 @@ fn a_speedup_compares_times_of_one_pace() {
                 step { for k in 0..40 { for i in 0..16 { on s[i] { map(x[i] + 1 -> x[i]) } } } }\n\
                 metric gain = speedup\n";
     sandbox.write("many.aorta", text);
-    let run = ["exec", "many.aorta", "--backend", "sim", "--effort", "quick"];
+    let run = ["many.aorta", "--effort", "quick"];
     let paced = |depth: &str| {
         let record = sandbox.record(&[&run[..], &["--config", &format!("gate_depth={depth}")]].concat());
         let variant = &record["variants"][0];
