@@ -198,7 +198,8 @@ pub const DEFINITIONS: &[Definition] = &[
         unit: "1",
         samples: MEASURED,
         good_for: "whether streams help: below 1 they cost more than they hide",
-        traps: "the reference is the same file on one stream, not the best possible file for one stream",
+        traps: "the reference is the same file on one stream, not the best possible file for one stream. If the run on one stream \
+                cannot be gated, ungated times of both are compared, and a note says so",
     },
     Definition {
         name: "slack",

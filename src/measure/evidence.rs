@@ -31,6 +31,8 @@ pub struct Evidence<'a> {
     pub time: &'a Samples,
     /// Samples of the run on one stream; `None` if there was none.
     pub serial: Option<&'a Samples>,
+    /// Samples that `speedup` divides those of the run on one stream by: of the same pace, gated or host-paced.
+    pub beside_serial: &'a Samples,
     /// The observed iterations.
     pub traces: &'a [Iteration<'a>],
     /// Durations of operations that run alone; `None` without a run on one stream.
@@ -158,16 +160,16 @@ impl Evidence<'_> {
         slots::by_slot(&times, self.slots, samples.first)
     }
 
-    /// Iteration times of each slot in ns. Fails if no device can be as fast.
-    fn times(&self) -> Result<Vec<Vec<f64>>, String> {
-        let times: Vec<f64> = self.time.time.iter().map(|time| time.0 as f64).collect();
+    /// Times of the samples in ns, slot by slot. Fails if no device can be as fast.
+    fn times(&self, samples: &Samples) -> Result<Vec<Vec<f64>>, String> {
+        let times: Vec<f64> = samples.time.iter().map(|time| time.0 as f64).collect();
         let Some(summary) = Summary::of(&slots::rounds(&times, self.slots)) else {
             return Err("no iteration was measured".to_owned());
         };
         if times.len() >= self.slots {
             self.limits.check_round(self.program, summary.p50)?;
         }
-        Ok(self.by_slot(self.time))
+        Ok(self.by_slot(samples))
     }
 
     fn serial(&self) -> Result<Vec<Vec<f64>>, String> {
@@ -199,7 +201,7 @@ impl Evidence<'_> {
         beside: Option<&OpSet>,
         observed: bool,
     ) -> Result<FigureSamples, String> {
-        let times = || if observed { Ok(self.observed_times()) } else { self.times() };
+        let times = || if observed { Ok(self.observed_times()) } else { self.times(self.time) };
         match (figure, set) {
             (Figure::Time, None) => Ok(plain(times()?)),
             (Figure::Time, Some(_)) => self.worked(set, |observed| observed.span()),
@@ -254,8 +256,8 @@ impl Evidence<'_> {
                     let over = median(serial);
                     times.into_iter().map(|under| Quotient { over, under }).collect()
                 };
-                let serial = self.serial()?;
-                Ok(FigureSamples::Iterations(self.times()?.into_iter().zip(&serial).map(divided).collect()))
+                let (serial, times) = (self.serial()?, self.times(self.beside_serial)?);
+                Ok(FigureSamples::Iterations(times.into_iter().zip(&serial).map(divided).collect()))
             }
             (Figure::Slack, _) => self.observed(set, |observed| Ok(observed.slacks())).map(FigureSamples::Operations),
             (Figure::Utilization, _) => self.quotients(set, |observed| {

@@ -161,8 +161,11 @@ fn size(spec: &Spec) -> String {
         |place: usize| matches!(signature.inputs.get(place), Some(Input::Tensor("bias") | Input::Optional("bias")));
     let inputs = spec.inputs.iter().enumerate().filter(|(place, _)| !is_bias(*place)).map(|(_, tensor)| tensor);
     let is_bias_gradient = |place: usize| signature.outputs.get(place) == Some(&"ds");
-    let outputs =
-        spec.outputs.iter().enumerate().filter(|(place, _)| !is_bias_gradient(*place)).map(|(_, tensor)| tensor);
+    // Indices of floats can have more bytes than the floats.
+    let has_floats = spec.inputs.iter().any(|tensor| tensor.dtype.is_float());
+    let is_index = |tensor: &Tensor| has_floats && !tensor.dtype.is_float();
+    let outputs = spec.outputs.iter().enumerate().filter(|(place, _)| !is_bias_gradient(*place));
+    let outputs = outputs.map(|(_, tensor)| tensor).filter(|tensor| !is_index(tensor));
     let operands = inputs.chain(outputs);
     // The first of equal ones.
     let largest = operands.rev().max_by_key(|tensor| tensor.bytes());

@@ -30,6 +30,12 @@ pub fn not_gated_note(why: &str) -> String {
     format!("{before}{why}{after}")
 }
 
+/// A variant's note that its run on one stream was not gated, though its own iterations were.
+pub fn serial_not_gated_note(why: &str) -> String {
+    let not_gated = not_gated_note(why);
+    format!("the run on one stream was {not_gated}, and `speedup` compares them with ungated times")
+}
+
 /// The reason in a note of [`not_gated_note`]; `None` for other notes.
 pub fn why_not_gated(note: &str) -> Option<&str> {
     let (before, after) = NOT_GATED;

@@ -157,10 +157,13 @@ fn serials(
     let _stage = stage::enter("measuring on one stream");
     let mut run = || {
         let mut session = request.open_serial()?;
-        for variant in &*sampled {
+        for index in 0..sampled.len() {
             if !serial.is_empty() {
                 keep(request, sampled, serial, warnings);
             }
+            let variant = &sampled[index];
+            // Times of gated and of host-paced iterations cannot be compared.
+            session.set_gate(variant.mode != LaunchMode::Stream || variant.blocks.samples.slowest.gated);
             if variant.mode == LaunchMode::Graph
                 && let Some(error) = capture(request, &mut session, || request.open_serial())?
             {
@@ -179,6 +182,9 @@ fn serials(
             };
             let observations = Observations::of(request.ranks, request.slots(), &traces);
             let alone = observations.iterations.iter().map(|rank| Alone::of_serial(rank)).collect();
+            if let Some(why) = session.gate_refused().filter(|_| variant.ungated.is_some()) {
+                sampled[index].notes.push(pace::serial_not_gated_note(why));
+            }
             serial.push(Some(Serial { samples, alone }));
         }
         tear_down(request, &mut session)?;

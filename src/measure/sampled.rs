@@ -24,6 +24,14 @@ pub(super) struct VariantSamples {
     pub compile: Option<Nanos>,
 }
 
+impl VariantSamples {
+    /// Samples of the same pace as those of the run on one stream: host-paced ones if that run could not be gated.
+    pub fn beside_serial(&self, serial: Option<&Serial>) -> &Samples {
+        let ungated = self.ungated.as_ref().filter(|_| serial.is_some_and(|serial| !serial.samples.gated));
+        ungated.unwrap_or(&self.blocks.samples.slowest)
+    }
+}
+
 /// Results of the run on one stream.
 pub(super) struct Serial {
     pub samples: Samples,

@@ -85,6 +85,7 @@ fn evaluated(
         slots: program.cycle.len(),
         time: &time,
         serial: None,
+        beside_serial: &time,
         traces: &iterations,
         alone: Some(&alone),
         memory: 12_000,

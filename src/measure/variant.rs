@@ -251,6 +251,7 @@ impl<'a> VariantData<'a> {
             slots: self.request.slots(),
             time: &self.sampled.blocks.samples.slowest,
             serial: self.serial.map(|serial| &serial.samples),
+            beside_serial: self.sampled.beside_serial(self.serial),
             traces: self.iterations(index),
             alone: self.alone(index),
             memory: schedule.bytes(Space::Device),

@@ -385,16 +385,11 @@ pub enum ModelError {
     },
 
     #[error("this reads `{name}{missing}`, which nothing has written")]
-    #[diagnostic(
-        code(aorta::model::unwritten),
-        help(
-            "memory of a block, a `buffer` or an output that is a type, is uninitialized at the beginning of an iteration: let an \
-             operation above write it, `-> …`, or declare a `buffer` outside of the step, where it is filled before the run"
-        )
-    )]
+    #[diagnostic(code(aorta::model::unwritten), help("{help}"))]
     Unwritten {
         name: String,
         missing: String,
+        help: &'static str,
         #[label("the contents that it reads there are undefined")]
         at: SourceSpan,
     },

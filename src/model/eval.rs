@@ -502,9 +502,15 @@ fn operands_help(op: BinaryOp, left: &Value, right: &Value) -> String {
              this one"
                 .to_owned()
         }
-        (_, Value::Labels(_), _) | (_, _, Value::Labels(_)) => "pick a member of the family: `f[0]`".to_owned(),
+        (_, Value::Labels(_), _) | (_, _, Value::Labels(_)) => {
+            "pick a member of the family, `f[0]`; to compute with all members, let each write its part of one buffer, \
+             `f[i]: … -> all[i]`, and name that buffer"
+                .to_owned()
+        }
         _ if computed(left) || computed(right) => {
-            "the elements of a tensor are known only during the run: `map(…)` computes with them".to_owned()
+            "the elements of a tensor are known only during the run, and `map(…)` computes with them: write the expression there, \
+             not in a `let` or a `view`, or give it a label, `y: map(…)`"
+                .to_owned()
         }
         (BinaryOp::Equal | BinaryOp::NotEqual, Value::Word(_), Value::Text(text))
         | (BinaryOp::Equal | BinaryOp::NotEqual, Value::Text(text), Value::Word(_)) => {

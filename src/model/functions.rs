@@ -218,7 +218,13 @@ impl Analyzer<'_> {
             return self.overflow(span);
         }
         let expected = format!("a number for which `{name}` has a value");
-        let help = Some(format!("`{name}` of this number is not defined: choose another one"));
+        let help = Some(match value.is_infinite() {
+            true => format!(
+                "infinity has no literal: `map({name}(m) -> x)` writes it where a tensor `m` is 0, and a large number such as \
+                 `-1e30` often serves as well"
+            ),
+            false => format!("`{name}` of this number is not defined: choose another one"),
+        });
         let found = "one for which it has none".to_owned();
         self.fail_value(ModelError::WrongType { expected, found, at: span.into(), help })
     }

@@ -13,6 +13,14 @@ use super::views::Extent;
 /// Maximum number of slice comparisons for one file. Beyond it a read counts as initialized, to avoid false errors.
 const MAX_COMPARISONS: usize = 1 << 24;
 
+/// Help for an operation that reads an output, which its call gives as a type.
+const OUTPUT_HELP: &str = "an output that is a type is new memory, and this operation reads it, as with `accumulate: true`: write a \
+                           buffer instead that has contents";
+
+/// Help for a read of a `buffer` of a block.
+const BUFFER_HELP: &str = "a `buffer` of a block is uninitialized at the beginning of an iteration: let an operation above write it, \
+                           `-> …`, declare it with `= zeros`, or declare it outside of the step, where it is filled before the run";
+
 /// Every read of scratch memory that has not been written completely earlier in the iteration, or in one of the
 /// `blocks` around the iterations.
 pub(super) fn reads<'a>(
@@ -33,7 +41,10 @@ pub(super) fn reads<'a>(
                     Some(grid) => format!("view({}, {grid})", name(memory)),
                     None => name(memory),
                 };
-                errors.push(ModelError::Unwritten { name, missing: text(&missing), at: step.op(op).span.into() });
+                let (declared, at) = (program.memory(memory).span, step.op(op).span);
+                let is_output = (at.start..at.start + at.len).contains(&declared.start);
+                let help = if is_output { OUTPUT_HELP } else { BUFFER_HELP };
+                errors.push(ModelError::Unwritten { name, missing: text(&missing), help, at: at.into() });
             }
             step.outputs(op).iter().for_each(|&view| written.write(view));
         }

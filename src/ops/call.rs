@@ -114,6 +114,25 @@ impl Call<'_> {
         OpError::Gaps { op: self.operation.name(), help, at: operand.span.into() }
     }
 
+    /// The error for an input, by index, whose rows do not begin at multiples of `row` elements, a multiple of `pack`.
+    pub(super) fn needs_padded_rows(&self, input: usize, row: u64, pack: u64) -> OpError {
+        let operand = &self.inputs[input];
+        let Tensor { dtype, dims, strides, .. } = operand.tensor;
+        OpError::PaddedRows {
+            op: self.operation.name(),
+            pack,
+            row,
+            found: strides[0],
+            help: format!(
+                "declare a buffer `{dtype}[{}, {row}]`, `s` for example, and give `s[.., 0..{}]` to `{}`",
+                dims[0],
+                dims[1],
+                self.operation.name()
+            ),
+            at: operand.span.into(),
+        }
+    }
+
     /// The error for a call that has to name its output.
     pub(super) fn no_output(&self, help: &'static str) -> OpError {
         OpError::OutputMissing { op: self.operation.name(), help, at: self.span.into() }

@@ -121,6 +121,18 @@ pub enum OpError {
         at: SourceSpan,
     },
 
+    #[error("`{op}` needs rows that begin at multiples of {pack} elements")]
+    #[diagnostic(code(aorta::ops::gaps), help("{help}"))]
+    PaddedRows {
+        op: &'static str,
+        pack: u64,
+        row: u64,
+        found: u64,
+        help: String,
+        #[label("its rows begin every {found} elements, and must begin every {row}")]
+        at: SourceSpan,
+    },
+
     #[error("`{op}` needs memory without gaps")]
     #[diagnostic(code(aorta::ops::gaps), help("{help}"))]
     Gaps {

@@ -224,3 +224,27 @@ fn help_and_version_are_no_failure() {
     }
     assert_eq!(sandbox.good(&["--version"]), concat!("aorta ", env!("CARGO_PKG_VERSION"), "\n"));
 }
+
+/// A run on one stream that does not fit behind the gate is compared with ungated times: the host paces both.
+#[test]
+fn a_speedup_compares_times_of_one_pace() {
+    let sandbox = Sandbox::new();
+    let text = "stream s[16]\nbuffer x[16]: f32[64]\n\
+                step { for k in 0..40 { for i in 0..16 { on s[i] { map(x[i] + 1 -> x[i]) } } } }\n\
+                metric gain = speedup\n";
+    sandbox.write("many.aorta", text);
+    let run = ["many.aorta", "--effort", "quick"];
+    let paced = |depth: &str| {
+        let record = sandbox.record(&[&run[..], &["--config", &format!("gate_depth={depth}")]].concat());
+        let variant = &record["variants"][0];
+        let median = |of: &str| variant[of]["p50_ns"].as_f64().unwrap_or_else(|| panic!("{of} is missing: {variant}"));
+        let gain = variant["metrics"][0]["value"].as_f64().expect("a speedup");
+        let noted = variant["notes"].to_string().contains("the run on one stream was not gated");
+        let serial = median("serial");
+        (gain, serial / median("time"), serial / median("ungated"), noted)
+    };
+    let (gain, _, ungated, noted) = paced("512");
+    assert!(noted && (gain / ungated - 1.0).abs() < 0.01, "{gain} instead of {ungated}");
+    let (gain, gated, _, noted) = paced("4096");
+    assert!(!noted && (gain / gated - 1.0).abs() < 0.01, "{gain} instead of {gated}");
+}

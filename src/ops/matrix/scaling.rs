@@ -38,10 +38,11 @@ pub fn factors_fit(call: &Call, (m, n, k): (u64, u64, u64), rank: usize) -> Resu
     let gaps = |help| move |input: usize| call.gaps(&call.inputs[input], help);
     if blocks && !one(&b) {
         let row = depth.next_multiple_of(BLOCK_ROW);
-        if b.dims[0] > 1 && b.strides[0] != row || b.strides[1] != 1 && depth > 1 || !a.contiguous() {
-            let help = "the library reads factors of blocks of `b` in rows of a multiple of 4: take `f32[.., 0..depth]` of a wider \
-                        buffer where the depth has another number of blocks; those of `a` have no gaps";
-            return Err(gaps(help)(if a.contiguous() { 3 } else { 2 }));
+        if !a.contiguous() {
+            return Err(gaps("factors of blocks of `a` have to be contiguous: copy the slice first")(2));
+        }
+        if b.dims[0] > 1 && b.strides[0] != row || b.strides[1] != 1 && depth > 1 {
+            return Err(call.needs_padded_rows(3, row, BLOCK_ROW));
         }
         return Ok(());
     }

@@ -552,6 +552,12 @@ fn stray(place: &FailurePoint) -> Option<String> {
     {
         return help("a tensor without dimensions is its element type alone: `f32`");
     }
+    if place.inside() == Some('(')
+        && let Some(before) = place.before.strip_suffix(':')
+    {
+        let option = &before[before.trim_end_matches(is_word).len()..];
+        return Some(format!("write a value after `{option}:`"));
+    }
     let name = place.expects("a..z");
     match place.tokens {
         _ if found.is_empty() => None,
