@@ -55,7 +55,7 @@ fn bundle() -> impl Strategy<Value = Bundle> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+    #![proptest_config(crate::common::properties(512))]
 
     #[test]
     fn what_is_written_is_read(bundle in bundle()) {
@@ -141,7 +141,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+    #![proptest_config(crate::common::properties(256))]
 
     /// Contents that are edited without their hashes: exactly the parts that differ are named.
     #[test]

@@ -85,7 +85,7 @@ fn check(case: &Path, text: &str, said: &str) {
 
 #[test]
 fn cases() {
-    for case in files("aorta") {
+    for case in crate::common::effort::due(files("aorta")) {
         let text = fs::read_to_string(&case).expect("a case is a readable file");
         check(&case, &text, &said(&case, &text, "text"));
     }

@@ -57,7 +57,7 @@ fn check_simulated_order(text: &str, profile: &str) -> Result<(), TestCaseError>
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(40))]
 
     #[test]
     fn streams_and_graphs_change_nothing(statements in programs::statements(5, 24)) {

@@ -251,7 +251,7 @@ fn check_alike(text: &str, iterations: u64, bound: f64) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(60))]
 
     #[test]
     fn overlapping_slices_on_many_streams_stay_alike(statements in programs::statements(3, 24)) {

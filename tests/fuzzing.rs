@@ -59,6 +59,9 @@ fn fits_together(text: &str) -> bool {
 /// other half, which was changed, are not.
 #[test]
 fn more_than_half_of_the_generated_files_are_accepted() {
+    if !crate::common::effort::is_due() {
+        return;
+    }
     let (mut valid, mut together, mut any) = (0, 0, 0);
     let files = u64::from(draws(FILES).max(200));
     for number in 0..files {
@@ -211,6 +214,9 @@ fn changed(input: &[u8], seed: u64) -> Vec<u8> {
 /// In each revision, the changes are others.
 #[test]
 fn stored_inputs_and_changed_ones_keep_the_properties_of_the_fuzz_targets() {
+    if !crate::common::effort::is_due() {
+        return;
+    }
     let mut inputs: Vec<(targets::Target, Vec<u8>)> = Vec::new();
     let turn = turn() as u64;
     for target in targets::TARGETS {

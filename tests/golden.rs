@@ -16,6 +16,7 @@ use aorta::syntax;
 
 use crate::common;
 use crate::common::constructs::{self, Constructs};
+use crate::common::effort;
 use crate::common::shipped::{self, Shipped};
 
 /// Files with snapshots of every stage. Together they use every construct of the language.
@@ -108,14 +109,14 @@ fn graphs() {
 
 #[test]
 fn plans() {
-    for file in all() {
+    for file in effort::due(all()) {
         insta::assert_snapshot!(format!("plan_{}", file.stem()), printed(&["plan"], &file));
     }
 }
 
 #[test]
 fn schedules() {
-    for file in all() {
+    for file in effort::due(all()) {
         let (program, plan) = program(&file);
         let sim = Sim::new(Profile::named("h200").expect("embedded"));
         let schedule = common::placed(&program, &plan, &sim, &ScheduleOptions::default());

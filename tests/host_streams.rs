@@ -53,7 +53,7 @@ fn h200() -> Profile {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(40))]
 
     #[test]
     fn results_are_those_of_one_stream(statements in programs::statements(STREAMS, 24), overlap in 0..3u32) {

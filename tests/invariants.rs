@@ -168,7 +168,7 @@ impl Ranks {
 /// Checks a property for fixed and new cases. A failing case is shrunk and written to a file.
 fn hold<S: Strategy<Value = Case>>(name: &str, cases: u32, strategy: S, property: impl Fn(&Case) -> String) {
     for fresh in [false, true] {
-        let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+        let config = common::properties(cases);
         let mut runner = match fresh {
             true => TestRunner::new(config),
             false => TestRunner::new_with_rng(

@@ -82,7 +82,7 @@ fn on_single_streams(statements: &[programs::Statement]) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(200))]
 
     /// Without markers, every unnecessary `after` is found: all reported ones can be removed at once, and no others.
     #[test]

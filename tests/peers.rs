@@ -203,7 +203,7 @@ impl Statement {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::effort::due_draws(48)))]
     #[test]
     fn random_programs_leave_what_their_text_says(
         statements in prop::collection::vec(statement(), 1..24),

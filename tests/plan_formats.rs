@@ -68,7 +68,7 @@ fn document(text: &str) -> PlanDocument {
     document_of(text, None)
 }
 
-/// The text and the plan of every shipped file and of [`EVERYTHING`], made once for all tests of this file.
+/// The text and the plan of the shipped files that are due and of [`EVERYTHING`], made once for all tests of this file.
 fn shipped_plans() -> &'static [(String, (Program, Plan))] {
     static ALL: OnceLock<Vec<(String, (Program, Plan))>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -77,7 +77,7 @@ fn shipped_plans() -> &'static [(String, (Program, Plan))] {
             (file.text, planned)
         };
         let everything = (EVERYTHING.to_owned(), common::planned(EVERYTHING));
-        shipped::all().into_iter().map(of_file).chain([everything]).collect()
+        effort::due(shipped::all()).map(of_file).chain([everything]).collect()
     })
 }
 
@@ -394,7 +394,7 @@ fn operations_are_matched_by_name_and_not_by_number() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(100))]
 
     /// A document is unchanged by writing and reading it, and differences are symmetric.
     #[test]

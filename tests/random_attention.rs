@@ -155,7 +155,7 @@ fn of_double(folder: &std::path::Path, name: &str) -> Vec<f32> {
 /// each kind of kernel on the double.
 #[test]
 fn a_query_whose_keys_are_all_masked() {
-    let Some(libraries) = doubles::cpu() else { return };
+    let Some(libraries) = doubles::cpu_in_turn() else { return };
     // Tiles, tiles whose keys are shared by blocks, and plain kernels.
     let cases = [("bf16", 70, ""), ("f16", 1100, ""), ("f32", 70, ""), ("bf16", 70, ", algorithm: naive")];
     let (heads, queries, size) = (2, 3, 16);
@@ -242,6 +242,9 @@ fn attention_over_pages() {
 
 #[test]
 fn attention_of_heads_that_share_keys() {
+    if !effort::is_due() {
+        return;
+    }
     let mut file = File::new(14);
     // The first case has enough rows for the largest blocks, which is much for the double.
     let first = if effort::is_long() { 0 } else { 1 };

@@ -226,7 +226,7 @@ fn go_together(events: &[Event], calls: &[Vec<Call>]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::effort::due_draws(300)))]
 
     /// Ranks that follow one order match; after a change of one rank, they match if the definition says so.
     #[test]

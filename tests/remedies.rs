@@ -140,7 +140,7 @@ fn chain() -> impl Strategy<Value = Chain> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(150))]
 
     #[test]
     fn suggested_waits_remove_the_races(chain in chain()) {

@@ -19,7 +19,7 @@ fn typed() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(100))]
 
     #[test]
     fn equals_a_full_parse(

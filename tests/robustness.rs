@@ -146,8 +146,7 @@ fn take_through(text: &str) -> Stage {
 /// Takes many texts through the stages, and counts which stage they reached.
 fn take_many(cases: u32, texts: impl Strategy<Value = String>) -> BTreeMap<Stage, u32> {
     let reached = RefCell::new(BTreeMap::new());
-    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
-    let outcome = TestRunner::new(config).run(&texts, |text| {
+    let outcome = TestRunner::new(common::properties(cases)).run(&texts, |text| {
         *reached.borrow_mut().entry(take_through(&text)).or_default() += 1;
         Ok(())
     });
@@ -193,7 +192,7 @@ fn files_with_changes() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(256))]
 
     /// Values of `--set name=`.
     #[test]

@@ -51,7 +51,7 @@ fn lines<T>(read: Result<T, ConfigError>) -> Option<Vec<usize>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+    #![proptest_config(crate::common::properties(256))]
 
     #[test]
     fn each_mistake_is_reported_at_its_line(

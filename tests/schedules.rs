@@ -66,7 +66,7 @@ fn cycles() -> impl Strategy<Value = usize> {
 }
 
 proptest! {
-    #![proptest_config(config(400))]
+    #![proptest_config(crate::common::properties(400))]
 
     #[test]
     fn the_plan_orders_what_the_definitions_order(statements in programs::statements(5, 24)) {

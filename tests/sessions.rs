@@ -34,10 +34,6 @@ fn ways() -> impl Strategy<Value = Way> {
     })
 }
 
-fn config() -> ProptestConfig {
-    ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() }
-}
-
 fn judge(text: &str, way: Way, ceiling: Option<u32>) -> Result<(), TestCaseError> {
     let (program, plan) = common::planned(text);
     let mock = Mock::new(Script { has_gates: way.gates, has_caches: way.caches, ..Script::default() });
@@ -62,7 +58,7 @@ fn judge(text: &str, way: Way, ceiling: Option<u32>) -> Result<(), TestCaseError
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(crate::common::properties(300))]
 
     #[test]
     fn iterations_that_wait_for_each_other_do(

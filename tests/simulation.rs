@@ -426,7 +426,7 @@ fn equal_iterations_are_not_launched() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(80))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::effort::due_draws(80)))]
 
     /// Iterations that are equal to earlier ones are taken from these: the samples are those of simulating each.
     #[test]

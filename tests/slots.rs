@@ -141,7 +141,7 @@ fn mean(values: &[f64]) -> f64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(48))]
 
     /// With the slots in another order, each slot has the same figures, and so has the round.
     #[test]

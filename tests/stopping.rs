@@ -161,7 +161,7 @@ impl Case {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(60))]
 
     #[test]
     fn connected_ranks_end_after_the_same_iteration(case in case()) {

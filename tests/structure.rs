@@ -13,6 +13,7 @@ use aorta::schedule::{self, Topology};
 
 use crate::common;
 use crate::common::doubles;
+use crate::common::effort;
 use crate::common::world::World;
 use crate::hip::verify;
 
@@ -126,22 +127,22 @@ fn dependencies(text: &str) -> Vec<Vec<u32>> {
 
 #[test]
 fn parts_are_ranges_of_their_buffer() {
-    let mut gaps = 0;
-    for seed in 0..120 {
+    let (mut gaps, seeds) = (0, u64::from(effort::due_draws(120)));
+    for seed in 0..seeds {
         let [parts, views] = with_parts(seed);
         assert_eq!(dependencies(&parts), dependencies(&views), "{parts}{views}");
         for mode in [LaunchMode::Stream, LaunchMode::Graph] {
             assert_eq!(results(&parts, mode), results(&views, mode), "{mode:?}\n{parts}{views}");
         }
-        gaps += usize::from(parts.contains(".."));
+        gaps += u64::from(parts.contains(".."));
     }
-    assert!(gaps > 20, "slices with ranges are among them");
+    assert!(gaps > seeds / 6, "slices with ranges are among them");
 }
 
 /// The names of parts in plans are those of the file.
 #[test]
 fn plans_name_parts_as_files_do() {
-    for seed in 0..120 {
+    for seed in 0..u64::from(effort::due_draws(120)) {
         let [text, _] = with_parts(seed);
         let (program, _) = common::planned(&text);
         for op in program.cycle[0].ids() {

@@ -145,7 +145,7 @@ fn expression() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(300))]
 
     /// A block's meaning does not depend on which words of the language its names are.
     #[test]

@@ -265,7 +265,7 @@ fn issued(operations: &[&Value]) -> String {
 
 #[test]
 fn the_preset_issues_what_the_toolkit_issues() {
-    for workload in WORKLOADS {
+    for workload in crate::common::effort::due(WORKLOADS) {
         let record = record(workload);
         let all = record["variants"][0]["ranks"][0]["operations"].as_array().expect("a rank has operations");
         let operations: Vec<&Value> = all.iter().filter(|operation| operation["category"] != "marker").collect();

@@ -67,7 +67,7 @@ fn ranks(run: &Value) -> Vec<&Value> {
 #[test]
 fn the_data_have_every_operation_and_span() {
     let sandbox = Sandbox::new();
-    for arguments in RUNS {
+    for arguments in crate::common::effort::due(RUNS) {
         let record = simulated(&sandbox, arguments);
         let data = data(&record);
         let run = &data["runs"][0];
@@ -122,7 +122,7 @@ fn spans(rank: &Value) -> Vec<[i64; 3]> {
 #[test]
 fn spans_of_a_stream_do_not_overlap() {
     let sandbox = Sandbox::new();
-    for arguments in RUNS {
+    for arguments in crate::common::effort::due(RUNS) {
         let data = data(&simulated(&sandbox, arguments));
         for rank in ranks(&data["runs"][0]) {
             let lanes = list(&rank["operations"]["lane"]);

@@ -51,7 +51,7 @@ fn operation<'a>(rank: &'a RankRecord, name: &str) -> &'a OperationRecord {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(64))]
 
     /// However late a rank is, the others' transfer times stay the same.
     #[test]

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::common;
 use crate::common::altered::Altered;
-use crate::common::{programs, shipped};
+use crate::common::{effort, programs, shipped};
 
 fn placed((program, plan): &(Program, Plan), backend: &dyn Backend) -> Schedule {
     common::placed(program, plan, backend, &schedule::ScheduleOptions::default())
@@ -36,7 +36,7 @@ fn missed(witness: &mut Witness, mode: LaunchMode, iterations: u64) -> Vec<(Chec
 
 #[test]
 fn every_edge_of_every_shipped_file_holds() {
-    for file in shipped::all() {
+    for file in effort::due(shipped::all()) {
         let program = file.small(&[]);
         let schedule = placed(&program, &Host);
         let mut witness = witness(&program, &schedule);
@@ -135,7 +135,7 @@ fn an_iteration_that_does_not_wait_for_the_last_is_missed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(40))]
 
     #[test]
     fn every_edge_of_iterations_in_turns_holds(turns in programs::turns(4, 6), depth in 0..4u32) {

@@ -1,6 +1,7 @@
 //! Device profiles: the known properties of a device, each figure with its source.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -265,13 +266,13 @@ impl CopyEngines {
     }
 }
 
-/// Profiles embedded in the program.
-static EMBEDDED: [(&str, &str); 5] = [
-    ("h100", include_str!("../../config/devices/h100.ron")),
-    ("h200", include_str!("../../config/devices/h200.ron")),
-    ("mi300x", include_str!("../../config/devices/mi300x.ron")),
-    ("mi325x", include_str!("../../config/devices/mi325x.ron")),
-    ("mi355x", include_str!("../../config/devices/mi355x.ron")),
+/// Profiles embedded in the program: name, text, and the profile as soon as the text was read. Runs and reports need it several times.
+static EMBEDDED: [(&str, &str, OnceLock<Profile>); 5] = [
+    ("h100", include_str!("../../config/devices/h100.ron"), OnceLock::new()),
+    ("h200", include_str!("../../config/devices/h200.ron"), OnceLock::new()),
+    ("mi300x", include_str!("../../config/devices/mi300x.ron"), OnceLock::new()),
+    ("mi325x", include_str!("../../config/devices/mi325x.ron"), OnceLock::new()),
+    ("mi355x", include_str!("../../config/devices/mi355x.ron"), OnceLock::new()),
 ];
 
 impl Profile {
@@ -292,17 +293,18 @@ impl Profile {
 
     /// Names of the embedded profiles.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        EMBEDDED.iter().map(|(name, _)| *name)
+        EMBEDDED.iter().map(|(name, ..)| *name)
     }
 
     /// An embedded profile or one of its partitions: `mi300x`, `mi300x-cpx`.
     pub fn named(name: &str) -> Result<Profile, ConfigError> {
         let unknown = |help| ConfigError::UnknownProfile { name: name.to_owned(), help };
         let (device, mode) = name.split_once('-').map_or((name, None), |(device, mode)| (device, Some(mode)));
-        let Some((device, text)) = EMBEDDED.iter().find(|(known, _)| *known == device) else {
+        let Some((device, text, parsed)) = EMBEDDED.iter().find(|(known, ..)| *known == device) else {
             return Err(unknown(crate::base::suggest::did_you_mean(name, Profile::names().collect::<Vec<_>>())));
         };
-        let profile = Profile::parse(&format!("{device}.ron"), text)?;
+        let parse = || Profile::parse(&format!("{device}.ron"), text).expect("a test reads every embedded file");
+        let profile = parsed.get_or_init(parse).clone();
         let Some(mode) = mode else { return Ok(profile) };
         let modes: Vec<String> = profile.modes().map(|mode| format!("{device}-{mode}")).collect();
         let help = match modes.as_slice() {

@@ -39,15 +39,15 @@ impl Quantity {
         let value = number.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(wrong)?;
         let (factor, dimension, counted) = match unit.trim() {
             "" => return Err(wrong()),
-            name => match (units::unit(name), nearest_unit(name)) {
-                (Some(unit), _) => (unit.factor, unit.dimension, (name == PERCENT).then(|| name.to_owned())),
-                (None, Some(nearest_unit)) => {
-                    return Err(format!("there is no unit `{name}`, did you mean `{nearest_unit}`?"));
-                }
-                (None, None) => {
-                    let (factor, name) = prefixed(name);
-                    (factor, Dimension::NONE, Some(name.to_owned()))
-                }
+            name => match units::unit(name) {
+                Some(unit) => (unit.factor, unit.dimension, (name == PERCENT).then(|| name.to_owned())),
+                None => match nearest_unit(name) {
+                    Some(nearest) => return Err(format!("there is no unit `{name}`, did you mean `{nearest}`?")),
+                    None => {
+                        let (factor, name) = prefixed(name);
+                        (factor, Dimension::NONE, Some(name.to_owned()))
+                    }
+                },
             },
         };
         let value = Some(value * factor).filter(|value| value.is_finite()).ok_or_else(wrong)?;

@@ -330,16 +330,17 @@ impl Analyzer<'_> {
                 return self.fail_value(ModelError::BadSize { what, value, at: args[1].span.into(), help });
             }
         }
-        let name = written(&args[0], &self.names);
         // `Dims::elements` is `None` for more than 2^63: `ops::reshaped` would overflow there.
         let has = match dims.elements() {
             Some(elements) if elements == tensor.elements() => Ok(ops::reshaped(&tensor, dims)),
             Some(elements) => Err(elements.to_string()),
             None => Err("more than 2^63".to_owned()),
         };
+        // Most calls are valid, so the expression is written only for an error.
+        let name = || written(&args[0], &self.names);
         let (why, help) = match has {
             Err(has) => (
-                format!("{name} has {} elements, and {dims} has {has}", tensor.elements()),
+                format!("{} has {} elements, and {dims} has {has}", name(), tensor.elements()),
                 "choose sizes whose product is the number of elements".to_owned(),
             ),
             Ok(Ok(strides)) => {
@@ -349,11 +350,13 @@ impl Analyzer<'_> {
             }
             Ok(Err(axis)) => (
                 format!(
-                    "dimension {axis} of {name}, {tensor}, has gaps between its elements, so it does not merge with dimension {}",
+                    "dimension {axis} of {}, {tensor}, has gaps between its elements, so it does not merge with dimension {}",
+                    name(),
                     axis + 1
                 ),
                 format!(
-                    "keep dimension {axis} as one of the new sizes, or make a copy without gaps first: `c: copy({name})`"
+                    "keep dimension {axis} as one of the new sizes, or make a copy without gaps first: `c: copy({})`",
+                    name()
                 ),
             ),
         };

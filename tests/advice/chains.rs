@@ -43,7 +43,7 @@ fn fused(text: &str) -> compile::Compiled {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::effort::due_draws(60)))]
 
     #[test]
     fn the_gain_of_a_chain_is_what_fuse_saves(text in chains()) {

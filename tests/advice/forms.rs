@@ -141,7 +141,7 @@ fn forms() -> impl Strategy<Value = Form> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(48))]
 
     #[test]
     fn advice_can_be_followed(form in forms()) {

@@ -175,7 +175,7 @@ fn followed(lines: &[Line], place: usize, message: &str) -> Option<Vec<Line>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(40))]
 
     #[test]
     fn advice_about_random_programs_is_right(steps in steps()) {

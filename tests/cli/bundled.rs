@@ -132,7 +132,7 @@ impl Project {
 
 #[test]
 fn drawn_projects_come_back() {
-    let config = ProptestConfig { failure_persistence: None, max_shrink_iters: 20, ..ProptestConfig::with_cases(12) };
+    let config = ProptestConfig { max_shrink_iters: 20, ..crate::common::properties(12) };
     let result = TestRunner::new(config).run(&project(), |project| {
         let sandbox = Sandbox::new();
         project.write(&sandbox);

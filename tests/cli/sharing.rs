@@ -198,7 +198,7 @@ fn bundles_of_folders_of_bundles_are_identical() {
             r#"(workload: "gemm", backend: "sim", effort: quick, profile: "devices/own.ron", expected: "own.ron")"#,
         ),
     ];
-    for (file, scenario) in scenarios {
+    for (file, scenario) in crate::common::effort::due(scenarios) {
         let sandbox = project();
         sandbox.write("aorta.ron", "(library: [\"nets\"])");
         let own = super::sandbox::project().join("config/devices/h200.ron");

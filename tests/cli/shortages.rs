@@ -55,6 +55,9 @@ fn little_address_space_suffices_for_a_small_file() {
 /// From no memory at all to enough: every run succeeds, or fails with exit code 4 and says what was missing.
 #[test]
 fn each_limit_of_memory_is_reported_or_sufficient() {
+    if !crate::common::effort::is_due() {
+        return;
+    }
     let sandbox = Sandbox::new();
     let arguments = ["exec", "moe", "--preset", "tiny", "--backend", "host", "--effort", "sanity", "--ranks", "4"];
     let codes = (16..=96).step_by(8).map(|mebibytes| {

@@ -177,6 +177,9 @@ fn mistakes_of_tables_are_explained() {
 /// The columns that other tools' scripts read.
 #[test]
 fn shipped_sweeps_write_these_columns() {
+    if !crate::common::effort::is_due() {
+        return;
+    }
     let sandbox = Sandbox::new();
     let row = |suite: &str, only: &str| {
         sandbox.good(&["suite", suite, "--backend", "sim", "--effort", "quick", "--only", only, "--csv", "own.csv"]);

@@ -1,6 +1,6 @@
 //! Share of their cases that tests take: all of them with `AORTA_LONG`, a sixth in `.ci/run`, which sets `CI`, and a twelfth in a plain
-//! `cargo test`, which also leaves out most tests that take long. Successive revisions take different cases of a list, so that CI takes each
-//! of them every sixth time.
+//! `cargo test`. A plain `cargo test` also takes a twelfth of many inputs that CI takes in full ([`due`], [`due_draws`]), and leaves out most
+//! tests that take long ([`is_due`]). Successive revisions take different cases of a list, so that CI takes each of them every sixth time.
 
 use std::collections::{BTreeMap, BinaryHeap};
 use std::env;
@@ -76,9 +76,30 @@ pub fn draws(all: u32) -> u32 {
 
 /// Cases of a list that a test takes, in their order; at least one.
 pub fn chosen<T>(all: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
+    one_in(share(), all)
+}
+
+/// Number of inputs that a test draws where CI draws `all`: a twelfth in a plain `cargo test` that does not name the test; at least one.
+pub fn due_draws(all: u32) -> u32 {
+    all.div_ceil(due_share() as u32)
+}
+
+/// Cases of a list of which CI takes all, in their order: a twelfth in a plain `cargo test` that does not name the test; at least one.
+pub fn due<T>(all: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
+    one_in(due_share(), all)
+}
+
+/// Number of cases of which one is taken where CI takes all.
+fn due_share() -> usize {
+    if is_full() || is_named() { 1 } else { TWELFTH }
+}
+
+/// One in `share` cases, others in each revision; at least one.
+fn one_in<T>(share: usize, all: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
     let all: Vec<T> = all.into_iter().collect();
-    let step = share().min(all.len()).max(1);
-    all.into_iter().skip(turn() % step).step_by(step)
+    let step = share.min(all.len()).max(1);
+    let first = if step == 1 { 0 } else { turn() % step };
+    all.into_iter().skip(first).step_by(step)
 }
 
 /// Members that together have every feature, and one of `share` others, in their order. With `AORTA_LONG`, all members.

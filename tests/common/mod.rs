@@ -28,6 +28,7 @@ use aorta::model::{self, AnalysisOptions, MemoryKind, Program};
 use aorta::plan::{self, Plan, RankPlan};
 use aorta::render::{self, Style};
 use aorta::syntax::{self, SyntaxLimits};
+use proptest::test_runner::Config as ProptestConfig;
 
 /// The program: where it was built, or beside this test if both were copied to another machine.
 pub fn program() -> std::path::PathBuf {
@@ -35,6 +36,11 @@ pub fn program() -> std::path::PathBuf {
     let own = std::env::current_exe().expect("a test is a program");
     let beside = own.ancestors().skip(1).take(2).map(|folder| folder.join("aorta"));
     std::iter::once(built).chain(beside).find(|path| path.is_file()).expect("the program was built with its tests")
+}
+
+/// Configuration of a property that CI checks for so many random inputs. A failing input is not kept in a file.
+pub fn properties(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases: effort::due_draws(cases), failure_persistence: None, ..ProptestConfig::default() }
 }
 
 /// Analyzes a text, or returns its diagnostics as text.

@@ -191,7 +191,7 @@ fn texts(runs: &[Fixture]) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::effort::due_draws(64)))]
 
     #[test]
     fn a_side_against_itself_is_neither_worse_nor_better(runs in runs()) {

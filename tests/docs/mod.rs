@@ -172,8 +172,7 @@ fn pages_are_true() {
     assert!(!(write && has_driver()), "the pages show a machine without a GPU: write them on one");
     let pages = pages();
     // A plain `cargo test` has no time for all of them.
-    let is_whole = write || effort::is_full() || effort::is_named();
-    let pages = if is_whole { pages } else { effort::chosen(pages).collect() };
+    let pages = if write { pages } else { effort::due(pages).collect() };
     let wrong = parallel::map(&pages, |path| check_page(path, write)).concat();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }

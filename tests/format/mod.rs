@@ -50,7 +50,7 @@ fn tree(text: &str) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(400))]
 
     /// A tree that is written in a random style and formatted is the same tree, with every comment.
     #[test]

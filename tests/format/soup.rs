@@ -140,7 +140,7 @@ fn changed() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(2000))]
 
     #[test]
     fn words_in_any_order(text in soup(40)) {
@@ -154,7 +154,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::properties(200))]
 
     #[test]
     fn changed_files(text in changed()) {
