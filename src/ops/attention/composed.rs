@@ -3,15 +3,14 @@
 //! `attention` and its gradients use these products for `f32`, `f64` and heads of more than 256 elements, for which the
 //! library has no fused attention. In 16-bit types, they compete with the kernel for heads of up to 1024 elements.
 
-mod gathering;
+mod copies;
+mod costs;
+mod products;
 
-use super::super::cost::{Tiling, Traffic};
 use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u64_param};
 use super::super::launch::{Gemm, Matrix};
-use super::super::layout::in_packs;
 use super::super::matrix::arithmetic;
 use super::composed_text as text;
-use super::cost::PER_BIAS;
 use super::kernel::{size_params, steps};
 use super::shape::{Axes, bias};
 use super::*;
@@ -39,8 +38,8 @@ const ALIGN: u64 = 256;
 /// Assumed number of rows, and of columns, of the tiles into which libraries divide small products.
 const TILE: u64 = 64;
 
-/// Instructions per score: scale, maximum, two exponentials, sum, rounding, loads and stores.
-const PER_SCORE: f64 = 30.0;
+/// Maximum number of products into which the product of a causal mask is divided.
+const MAX_DIVISIONS: u64 = 16;
 
 /// An operand of the products or of the kernels between them.
 #[derive(Clone, Copy)]
@@ -60,8 +59,10 @@ enum Factor {
     Scores,
     /// Gradients of the weights, in the type of sums.
     Slopes,
-    /// Weights or, in the products of `dq` and `dk`, gradients of the scores; in the type of the operands.
+    /// Weights, in the type of the operands.
     Weights,
+    /// Gradients of the scores, in the type of the operands.
+    Gradients,
 }
 
 impl Factor {
@@ -71,7 +72,20 @@ impl Factor {
     }
 }
 
+/// Operands that kernels copy to matrices without gaps in the workspace before the products read them, or from there behind products that
+/// write them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gathered {
+    /// No operands. Without a common matrix, each of the heads that share keys has products of its own.
+    Nothing,
+    /// Queries, and other operands with as many rows: the rows of the heads that share keys become one matrix.
+    Rows,
+    /// All operands: the matrices of all heads and batches have one stride, so that one product computes all of them.
+    All,
+}
+
 /// Attention as matrix products of the library, with kernels between them.
+#[derive(Clone)]
 pub struct Composed<'a> {
     spec: &'a Spec,
     shape: Shape,
@@ -89,9 +103,10 @@ pub struct Composed<'a> {
     /// Whether the gradients of keys and values are summed in the workspace: because their type would round them after
     /// each head, or because they have the padded number of keys.
     adds_up: bool,
-    /// Whether the rows of queries, and of results, of the heads that share keys are gathered in the workspace to one matrix. Otherwise,
-    /// each head has products of its own if `together` is less than their number.
-    gathers: bool,
+    /// Operands that have copies in the workspace.
+    gathered: Gathered,
+    /// Number of products into which each product with a causal mask is divided: by rows, or by keys if its rows are keys.
+    divisions: u64,
     /// Number of matrices of scores that the workspace holds together.
     at_once: u64,
 }
@@ -100,8 +115,10 @@ pub struct Composed<'a> {
 struct Regions {
     /// Gradients of the weights.
     slopes: u64,
-    /// Weights, or gradients of the scores.
+    /// Weights. They replace scores of the same type.
     weights: u64,
+    /// Gradients of the scores. They replace gradients of the weights of the same type.
+    gradients: u64,
     /// Sums of the gradients of keys; empty unless [`Composed::adds_up`].
     key_sums: u64,
     /// Sums of the gradients of values; empty unless [`Composed::adds_up`].
@@ -110,7 +127,7 @@ struct Regions {
     keys: u64,
     /// Padded copy of the values; empty unless [`Composed::pads`].
     values: u64,
-    /// Matrices of gathered rows, by the number of the operand in [`Composed::matrices`]; empty unless [`Composed::gathers`].
+    /// Copies of operands, by the number of the operand in [`Composed::matrices`]; empty unless [`Composed::is_gathered`].
     gathered: Vec<u64>,
     /// Size of the workspace.
     end: u64,
@@ -132,18 +149,26 @@ const DK: Factor = Factor::Operand(5);
 const DV: Factor = Factor::Operand(6);
 
 impl<'a> Composed<'a> {
-    /// Returns the products, with gathered rows if these take less time; `None` if kernels or the library's attention compute this
-    /// call faster, or if operands do not have the layout of matrices.
+    /// Returns the products that take the least time: with or without copies of operands, divided or not; `None` if kernels or the
+    /// library's attention compute this call faster, or if operands do not have the layout of matrices.
     pub fn of(spec: &'a Spec) -> Option<Composed<'a>> {
-        let time = |one: &Composed| cost::total_time(&cost::of_products(spec, &one.shape, &one.launches()));
-        match [false, true].map(|gathers| Composed::with(spec, gathers)) {
-            [Some(apart), Some(gathered)] => Some(if time(&gathered) < time(&apart) { gathered } else { apart }),
-            [apart, gathered] => apart.or(gathered),
-        }
+        let forms = [Gathered::Nothing, Gathered::Rows, Gathered::All];
+        let whole = forms.into_iter().filter_map(|gathered| Composed::with(spec, gathered));
+        fastest(whole.flat_map(Composed::with_divisions).collect())
     }
 
-    /// Returns the products with gathered rows, or without; `None` without such products, or if no rows need to be gathered.
-    fn with(spec: &'a Spec, gathers: bool) -> Option<Composed<'a>> {
+    /// Returns the products undivided and with each number of divisions of the causal mask.
+    fn with_divisions(self) -> Vec<Composed<'a>> {
+        let follows = self.together == 1 || self.by_query;
+        let most = if self.shape.causal && follows { MAX_DIVISIONS.min(MAX_PARTS / self.parts()) } else { 1 };
+        let numbers = std::iter::successors(Some(1), |number| Some(2 * number));
+        let is_whole = |number: u64| number == 1 || self.shape.queries.min(self.shape.keys) >= number * TILE;
+        let numbers: Vec<u64> = numbers.take_while(|&number| number <= most.max(1) && is_whole(number)).collect();
+        numbers.into_iter().map(|divisions| Composed { divisions, ..self.clone() }).collect()
+    }
+
+    /// Returns the products with these copies; `None` without such products, or if they need no copies.
+    fn with(spec: &'a Spec, gathered: Gathered) -> Option<Composed<'a>> {
         let shape = Shape::of(spec);
         let has_form = shape.page.is_none() && shape.sequences.is_none() && shape.pairs() > 0.0;
         if !has_form || shape.size.min(shape.value_size) == 0 || spec.attrs.word("algorithm") != AUTO {
@@ -185,11 +210,12 @@ impl<'a> Composed<'a> {
             head >= tensor.dims[rank - 1] && tensor.strides[shape.axes.positions] == head * shape.group
         };
         let joined = tensors().all(|(one, tensor)| one.shared || follow(tensor));
-        let by_query = !joined && shape.group > 1 && tensors().all(|(one, tensor)| one.shared || alternate(tensor));
-        if gathers && (joined || by_query || shape.group == 1) {
+        let alternates = !joined && shape.group > 1 && tensors().all(|(one, tensor)| one.shared || alternate(tensor));
+        if gathered == Gathered::Rows && (joined || alternates || shape.group == 1) {
             return None;
         }
-        let together = if joined || by_query || gathers { shape.group } else { 1 };
+        let by_query = alternates || (shape.group > 1 && gathered != Gathered::Nothing);
+        let together = if joined || by_query { shape.group } else { 1 };
         if shape.queries * together < MIN_ROWS {
             return None;
         }
@@ -205,23 +231,59 @@ impl<'a> Composed<'a> {
             units: Geometry { dims: Dims::new(), strides: Vec::new() },
             pads,
             adds_up,
-            gathers,
+            gathered,
+            divisions: 1,
             at_once: 1,
         };
         all.units = all.geometry(&all.matrices, |_| Some(all.shape.axes));
+        if gathered == Gathered::All && all.units.dims.len() <= 1 {
+            return None;
+        }
         let of_a_unit = all.bytes_of(1);
         if of_a_unit > LARGEST_HEAD {
             return None;
         }
         let batch = all.batch();
         all.at_once = batch.div_ceil(batch.div_ceil((LARGE / of_a_unit).max(1)));
-        let outer = all.members() * all.units.dims.iter().product::<u64>() / batch;
-        (outer * batch.div_ceil(all.at_once) <= MAX_PARTS).then_some(all)
+        (all.parts() <= MAX_PARTS).then_some(all)
     }
 
-    /// Maximum number of matrices of scores that one product computes: the last dimension of `units`.
+    /// Number of parts in which the matrices of scores are computed one after the other.
+    fn parts(&self) -> u64 {
+        let batch = self.batch();
+        self.members() * self.units.dims.iter().product::<u64>() / batch * batch.div_ceil(self.at_once)
+    }
+
+    /// Number of dimensions of `units` along which matrices have no common stride, so that each index has products of its own.
+    fn separate(&self) -> usize {
+        if self.gathered == Gathered::All { 0 } else { self.units.dims.len().saturating_sub(1) }
+    }
+
+    /// Maximum number of matrices of scores that one product computes.
     fn batch(&self) -> u64 {
-        self.units.dims.last().copied().unwrap_or(1)
+        self.units.dims[self.separate()..].iter().product()
+    }
+
+    /// Whether the operand with this index in [`Composed::matrices`] has a copy by the kernels that gather.
+    fn is_gathered(&self, place: usize) -> bool {
+        let one = &self.matrices[place];
+        // Other kernels copy these operands.
+        let has_copy = one.shared && if self.is_result(one) { self.adds_up } else { self.pads };
+        match self.gathered {
+            Gathered::Nothing => false,
+            Gathered::Rows => !one.shared,
+            Gathered::All => !has_copy,
+        }
+    }
+
+    /// Whether the operation writes an operand.
+    fn is_result(&self, one: &Operand) -> bool {
+        one.index >= self.spec.inputs.len()
+    }
+
+    /// Number of rows of an operand's matrix.
+    fn rows_of(&self, one: &Operand) -> u64 {
+        if one.shared { self.shape.keys } else { self.rows() }
     }
 
     /// Number of matrices of scores for each head of keys.
@@ -260,9 +322,15 @@ impl<'a> Composed<'a> {
         let (keys, dtype) = (self.keys(), self.spec.inputs[0].dtype);
         let elements = units * self.rows() * self.columns();
         let bytes = |elements: u64, dtype: DType| (elements * dtype.size()).next_multiple_of(ALIGN);
+        // A thread reads an element before it writes the same element.
+        let replaces = dtype == self.sums();
+        let of_backward = u64::from(self.is_backward());
         let slopes = bytes(elements, self.sums());
-        let weights = if self.is_backward() { 2 * slopes } else { slopes };
-        let key_sums = weights + bytes(elements, dtype);
+        let weights = slopes + of_backward * slopes;
+        let own = if replaces { 0 } else { bytes(elements, dtype) };
+        let gradients = weights + own;
+        let key_sums = gradients + of_backward * own;
+        let [weights, gradients] = if replaces { [0, slopes] } else { [weights, gradients] };
         let sums = |width: u64| if self.adds_up { bytes(units * keys * width, self.sums()) } else { 0 };
         let copy = |width: u64| if self.pads { bytes(units * keys * width, dtype) } else { 0 };
         let value_sums = key_sums + sums(size);
@@ -272,12 +340,12 @@ impl<'a> Composed<'a> {
         let mut gathered = Vec::new();
         for one in &self.matrices {
             gathered.push(end);
-            if self.gathers && !one.shared {
+            if self.is_gathered(gathered.len() - 1) {
                 let tensor = self.tensor(one);
-                end += bytes(units * self.rows() * tensor.dims[tensor.dims.len() - 1], tensor.dtype);
+                end += bytes(units * self.rows_of(one) * tensor.dims[tensor.dims.len() - 1], tensor.dtype);
             }
         }
-        Regions { slopes, weights, key_sums, value_sums, keys: copies, values, gathered, end }
+        Regions { slopes, weights, gradients, key_sums, value_sums, keys: copies, values, gathered, end }
     }
 
     /// Bytes of the workspace for this many matrices of scores.
@@ -315,7 +383,7 @@ impl<'a> Composed<'a> {
 
     /// Returns the launches of all parts in order.
     pub fn launches(&self) -> Vec<Launch> {
-        let (batch, inner) = (self.batch(), self.units.dims.len().saturating_sub(1));
+        let (batch, inner) = (self.batch(), self.separate());
         let outer = Dims::from_slice(&self.units.dims[..inner]).unwrap_or_default();
         let offsets = |strides: &Dims| {
             let strides = Dims::from_slice(&strides[..inner]).unwrap_or_default();
@@ -329,7 +397,7 @@ impl<'a> Composed<'a> {
             let (number, units) = (index * batch + first, self.at_once.min(batch - first));
             let gather = |is_result: bool| Launch::Kernel(self.gathering_kernel(number, units, is_result));
             all.extend(self.pads.then(|| Launch::Kernel(self.padding_kernel(number, units))));
-            all.extend(self.gathers.then(|| gather(false)));
+            all.extend(self.gathers().then(|| gather(false)));
             for member in 0..self.members() {
                 let start = |(place, one): (usize, &Operand)| {
                     let head = self.shape.axes.heads.map_or(0, |axis| self.spec.operand(one.index).strides[axis]);
@@ -339,108 +407,15 @@ impl<'a> Composed<'a> {
                 let starts = self.matrices.iter().enumerate().map(start).collect();
                 all.extend(self.part(&Part { first: number, units, member, starts }));
             }
-            all.extend(self.gathers.then(|| gather(true)));
+            all.extend(self.gathers().then(|| gather(true)));
             all.extend(self.adds_up.then(|| Launch::Kernel(self.rounding_kernel(number, units))));
         }
         all
     }
 
-    /// Returns the products of a part and the kernels between them.
-    fn part(&self, part: &Part) -> Vec<Launch> {
-        let Shape { size, value_size, .. } = self.shape;
-        let (rows, keys) = (self.rows(), self.keys());
-        let multiply = |sizes, a, b, c| Launch::Gemm(self.product(part, sizes, [a, b], c), None);
-        let kernel = |name, body| Launch::Kernel(self.kernel(part, name, body));
-        let scores = multiply((rows, keys, size), (Q, false), (K, true), Factor::Scores);
-        match self.is_backward() {
-            false => vec![
-                scores,
-                kernel("attention_weights", text::WEIGHTS),
-                multiply((rows, value_size, keys), (Factor::Weights, false), (V, false), O),
-            ],
-            true => vec![
-                scores,
-                kernel("attention_weights_again", text::WEIGHTS_AGAIN),
-                multiply((keys, value_size, rows), (Factor::Weights, true), (DY, false), DV),
-                multiply((rows, keys, value_size), (DY, false), (V, true), Factor::Slopes),
-                kernel("attention_slopes", text::SLOPES),
-                multiply((rows, size, keys), (Factor::Weights, false), (K, false), DQ),
-                multiply((keys, size, rows), (Factor::Weights, true), (Q, false), DK),
-            ],
-        }
-    }
-
-    /// Returns the product of `a` and `b`. The `bool` of a factor says whether memory holds its transpose.
-    fn product(&self, part: &Part, (m, n, k): (u64, u64, u64), [a, b]: [(Factor, bool); 2], c: Factor) -> Gemm {
-        Gemm {
-            m,
-            n,
-            k,
-            batch: part.units,
-            a: self.matrix(part, a),
-            b: self.matrix(part, b),
-            c: self.matrix(part, (c, false)),
-            arithmetic: arithmetic(self.spec),
-            accumulate: part.member > 0 && matches!(c, Factor::Operand(place) if self.matrices[place].shared),
-            epilogue: None,
-            scales: None,
-        }
-    }
-
-    /// Returns a factor or a result as a matrix in an operand or in the workspace.
-    fn matrix(&self, part: &Part, (factor, transposed): (Factor, bool)) -> Matrix {
-        let regions = self.regions(self.at_once);
-        let in_workspace = |dtype: DType, region: u64, row: u64, rows: u64| Matrix {
-            operand: Matrix::WORKSPACE,
-            offset: region / dtype.size(),
-            dtype,
-            row,
-            transposed,
-            batch: rows * row,
-            align: 16,
-        };
-        let (dtype, region) = match factor {
-            Factor::Operand(place) if self.adds_up && [DK, DV].iter().any(|one| one.is_operand(place)) => {
-                let Shape { size, value_size, .. } = self.shape;
-                let is_key = DK.is_operand(place);
-                let (region, width) = if is_key { (regions.key_sums, size) } else { (regions.value_sums, value_size) };
-                return in_workspace(self.sums(), region, width, self.keys());
-            }
-            Factor::Operand(place) if self.pads && [K, V].iter().any(|one| one.is_operand(place)) => {
-                let tensor = self.spec.operand(self.matrices[place].index);
-                let region = if K.is_operand(place) { regions.keys } else { regions.values };
-                return in_workspace(tensor.dtype, region, tensor.dims[tensor.dims.len() - 1], self.keys());
-            }
-            Factor::Operand(place) if self.gathers && !self.matrices[place].shared => {
-                let tensor = self.spec.operand(self.matrices[place].index);
-                let width = tensor.dims[tensor.dims.len() - 1];
-                return in_workspace(tensor.dtype, regions.gathered[place], width, self.rows());
-            }
-            Factor::Operand(place) => {
-                let tensor = self.spec.operand(self.matrices[place].index);
-                let offset = part.starts[place];
-                let aligned = (offset * tensor.dtype.size()).is_multiple_of(16);
-                let width = tensor.dims[tensor.dims.len() - 1];
-                let rows = if self.matrices[place].shared { self.shape.keys } else { self.rows() };
-                let is_alternating = self.by_query && !self.matrices[place].shared;
-                let step =
-                    if is_alternating { self.shape.axes.heads } else { None }.unwrap_or(self.shape.axes.positions);
-                return Matrix {
-                    operand: self.matrices[place].index as u8,
-                    offset,
-                    dtype: tensor.dtype,
-                    // A single row can have any stride; libraries require at least its length.
-                    row: if rows == 1 { width } else { tensor.strides[step] },
-                    transposed,
-                    batch: self.units.strides[place].last().copied().unwrap_or(0),
-                    align: if aligned { tensor.align } else { tensor.dtype.size() as u8 },
-                };
-            }
-            Factor::Scores => (self.sums(), 0),
-            Factor::Slopes => (self.sums(), regions.slopes),
-            Factor::Weights => (self.spec.inputs[0].dtype, regions.weights),
-        };
-        in_workspace(dtype, region, self.columns(), self.rows())
+    /// Whether kernels copy operands to and from the workspace.
+    fn gathers(&self) -> bool {
+        self.gathered != Gathered::Nothing
     }
 
     /// Returns a kernel with a block for each row of scores.
@@ -467,6 +442,7 @@ impl<'a> Composed<'a> {
             param("u8* workspace", Arg::Workspace(regions.end)),
             u64_param("slopes_at", regions.slopes),
             u64_param("weights_at", regions.weights),
+            u64_param("gradients_at", regions.gradients),
             u64_param("columns", self.columns()),
             u64_param("first", part.first),
             u64_param("member", part.member),
@@ -476,47 +452,6 @@ impl<'a> Composed<'a> {
         let before = format!("{before}#define HELD {}\n", if held <= text::MAX_HELD { held } else { 0 });
         let body = format!("{}{body}", text::ROW);
         kernel(name, &before, &params, &body, part.units * self.rows(), threads)
-    }
-
-    /// Returns the kernel that copies the keys and values of `units` heads, from number `first` on, and adds keys of
-    /// zeros. Each block copies one key.
-    fn padding_kernel(&self, first: u64, units: u64) -> Kernel {
-        let Shape { size, value_size, .. } = self.shape;
-        let operands = [operand(1, "k", true), operand(2, "v", true)];
-        let moves = |one: &Operand| in_packs(&self.tensor(one), PACK);
-        let pack = if operands.iter().all(moves) { PACK } else { 1 };
-        let mut params = self.operand_params(&operands, |_| Some(self.shape.axes));
-        let regions = self.regions(self.at_once);
-        params.extend(size_params(&self.shape, &[]));
-        params.extend([
-            param("u8* workspace", Arg::Workspace(regions.end)),
-            u64_param("keys_at", regions.keys),
-            u64_param("values_at", regions.values),
-            u64_param("columns", self.columns()),
-            u64_param("first", first),
-        ]);
-        let (before, threads) = self.definitions(&operands, 4 * size.max(value_size) / pack);
-        let before = format!("{before}#define PACK {pack}\n");
-        kernel("attention_padding", &before, &params, text::PADDING, units * self.columns(), threads)
-    }
-
-    /// Returns the kernel that rounds the sums of the gradients of keys and values of `units` heads, from number
-    /// `first` on. Each block rounds those of one key.
-    fn rounding_kernel(&self, first: u64, units: u64) -> Kernel {
-        let operands: Vec<Operand> =
-            self.matrices.iter().copied().filter(|one| one.shared && one.index >= self.spec.inputs.len()).collect();
-        let mut params = self.operand_params(&operands, |_| Some(self.shape.axes));
-        let regions = self.regions(self.at_once);
-        params.extend(size_params(&self.shape, &[]));
-        params.extend([
-            param("u8* workspace", Arg::Workspace(regions.end)),
-            u64_param("key_sums_at", regions.key_sums),
-            u64_param("value_sums_at", regions.value_sums),
-            u64_param("key_rows", self.keys()),
-            u64_param("first", first),
-        ]);
-        let (before, threads) = self.definitions(&operands, self.shape.size.max(self.shape.value_size));
-        kernel("attention_rounding", &before, &params, text::ROUNDING, units * self.shape.keys, threads)
     }
 
     /// Returns the parameters of operands: their geometry over the heads of keys, and the address and strides of each.
@@ -560,31 +495,6 @@ impl<'a> Composed<'a> {
         );
         (before, threads as u32)
     }
-
-    /// Returns the cost of all products and kernels together.
-    pub fn cost(&self) -> Cost {
-        let (spec, shape) = (self.spec, &self.shape);
-        let scores = (shape.batch * shape.heads * shape.queries * shape.keys) as f64;
-        let (products, passes) = if self.is_backward() { (5.0, 3) } else { (2.0, 1) };
-        let sizes = (shape.size + shape.value_size) as f64 / 2.0;
-        let of_a_bias = if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
-        let units = self.members() * self.units.dims.iter().product::<u64>();
-        let flops = |scores: f64| 2.0 * products * scores * sizes;
-        Cost {
-            flops: flops(shape.pairs()),
-            instructions: passes as f64 * (PER_SCORE + of_a_bias) * scores,
-            special: passes as f64 * scores,
-            read: Spec::bytes_of(&spec.inputs),
-            written: Spec::bytes_of(&spec.outputs),
-            scratch: Traffic::of(Space::Device, 2 * passes * self.bytes_of(1) * units),
-            blocks: (units * self.rows().div_ceil(TILE) * shape.keys.max(shape.value_size).div_ceil(TILE)).max(1),
-            share: Cost::WHOLE_UNIT,
-            matrix: Some(arithmetic(spec)),
-            // The products include the scores of masked keys.
-            tiling: Tiling { flops: flops(scores), ..Tiling::default() },
-            ..Cost::default()
-        }
-    }
 }
 
 /// A part of the matrices of scores, which is computed at once.
@@ -597,4 +507,13 @@ struct Part {
     member: u64,
     /// Offset of the first element of each operand in [`Composed::matrices`], in elements.
     starts: Vec<u64>,
+}
+
+/// Returns the products whose launches take the least time by the model.
+fn fastest(mut forms: Vec<Composed>) -> Option<Composed> {
+    if forms.len() <= 1 {
+        return forms.pop();
+    }
+    let timed = forms.into_iter().map(|one| (cost::total_time(&one.launch_costs()), one));
+    timed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, one)| one)
 }

@@ -83,13 +83,8 @@ pub const WEIGHTS: &str = r#"  C top = LOWEST, total = 0;
   if (threadIdx.x == 0) *lse = total == 0 ? LOWEST : top + f_log(total);
 "#;
 
-/// Weights from scores and their logsumexp.
-pub const WEIGHTS_AGAIN: &str = r#"  C log = *lse;
-  for (u32 key = threadIdx.x; key < columns; key += THREADS)
-    store<C>(weights[key], key >= from && key < to && log != LOWEST ? f_exp(score(key) - log) : C(0));
-"#;
-
-/// Gradients of the scores, from those of the weights.
+/// Weights from scores and their logsumexp, and gradients of the scores from those of the weights. Both may replace what they are
+/// computed from.
 pub const SLOPES: &str = r#"  o += at[at_o] + member * s_o.head + place_of_row(s_o, own, queries);
   dy += at[at_dy] + member * s_dy.head + place_of_row(s_dy, own, queries);
   C log = *lse, delta = 0;
@@ -103,13 +98,15 @@ pub const SLOPES: &str = r#"  o += at[at_o] + member * s_o.head + place_of_row(s
   slopes += at[at_slopes] + member * s_slopes.head + place_of_row(s_slopes, own, queries);
 #endif
   const C* of_weights = (const C*)(workspace + slopes_at) + number * columns;
+  T* gradients = (T*)(workspace + gradients_at) + number * columns;
   for (u32 key = threadIdx.x; key < columns; key += THREADS) {
     C weight = key >= from && key < to && log != LOWEST ? f_exp(score(key) - log) : C(0);
     C slope = weight == 0 ? C(0) : weight * (of_weights[key] - delta);
 #if SLOPES
     if (key < keys) store<C>(slopes[(i64)key * s_slopes.element], slope);
 #endif
-    store<C>(weights[key], slope * scale);
+    store<C>(weights[key], weight);
+    store<C>(gradients[key], slope * scale);
   }
 "#;
 
@@ -151,9 +148,9 @@ template <typename V, u32 PACK> __device__ inline void copy_row(const V* from, V
 }
 "#;
 
-/// Begin of the kernels that gather rows: the row's place in the operands.
-pub const GATHERED_ROW: &str = r#"  u64 number = blockIdx.x;
-  u32 own = (u32)(number % rows);
+/// Begin of the kernels that gather rows: the number of the matrix and of the row, and the places of the matrix in the operands.
+pub const GATHERED_ROW: &str = r#"  u64 number = blockIdx.x / of_a_unit;
+  u32 own = (u32)(blockIdx.x % of_a_unit);
   i64 at[OPERANDS];
-  g.offsets(first + number / rows, at);
+  g.offsets(first + number, at);
 "#;

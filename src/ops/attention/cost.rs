@@ -1,9 +1,7 @@
 //! The cost of attention: by the vendor's library, by the kernels of this folder, and by products.
 
 use super::super::cost::{Tiling, Traffic};
-use super::super::matrix::product_cost;
-use super::super::occupancy::{UNITS, share};
-use super::composed_text::MAX_HELD;
+use super::super::occupancy::UNITS;
 use super::*;
 
 /// Instructions per score for the bias: load, conversion, address and addition.
@@ -36,13 +34,9 @@ const TILE_WAITS: f64 = 3.0;
 /// Keys of a step of that product.
 const STEP: u64 = 64;
 
-/// Instructions of the kernels between products, per score and per thread, and rounds of loads that a thread has under way.
-const PER_WEIGHT: f64 = 30.0;
-const PER_THREAD: f64 = 350.0;
-const AHEAD: u64 = 4;
-
-/// Operations of matrix units, instructions and bytes per ns of an H100, time of a launch, and of a wait, in ns.
+/// Operations of matrix units in 16-bit types and of products in `f32` and `f64`, instructions and bytes per ns of an H100, time of a launch, and of a wait, in ns.
 const OPERATIONS: f64 = 720e3;
+const WIDE_OPERATIONS: f64 = 51e3;
 const INSTRUCTIONS: f64 = 24e3;
 const BANDWIDTH: f64 = 2970.0;
 const LAUNCH: f64 = 1600.0;
@@ -125,12 +119,12 @@ impl Tiles {
 }
 
 /// Keys that queries `first` to `last` attend to.
-fn seen(shape: &Shape, first: u64, last: u64) -> std::ops::Range<u64> {
+pub fn seen(shape: &Shape, first: u64, last: u64) -> std::ops::Range<u64> {
     shape.seen(first).start..shape.seen(last).end.min(shape.keys)
 }
 
 /// Queries that attend to any of the keys `first` to `last`.
-fn seeing(shape: &Shape, first: u64, last: u64) -> std::ops::Range<u64> {
+pub fn seeing(shape: &Shape, first: u64, last: u64) -> std::ops::Range<u64> {
     if !shape.causal {
         return 0..shape.queries;
     }
@@ -168,7 +162,12 @@ fn time(cost: &Cost) -> f64 {
     let waves = cost.blocks.div_ceil(fit * UNITS) as f64;
     let beside = cost.blocks.div_ceil(UNITS).min(fit) as f64;
     let of_block = UNITS as f64 / cost.blocks as f64 * beside * waves;
-    let multiplied = cost.flops.max(cost.tiling.flops) / OPERATIONS;
+    let rate = match cost.matrix {
+        Some(Arithmetic::F32 | Arithmetic::F64) => WIDE_OPERATIONS,
+        Some(Arithmetic::Tf32) => OPERATIONS / 2.0,
+        _ => OPERATIONS,
+    };
+    let multiplied = cost.flops.max(cost.tiling.flops) / rate;
     let computed = (multiplied + cost.instructions / INSTRUCTIONS) * of_block;
     let moved = (cost.bytes() + cost.scratch.total() + 2 * cost.tiling.converted) as f64 / BANDWIDTH;
     let waited = waves * (cost.waits * WAIT + cost.exchanges * EXCHANGE);
@@ -253,42 +252,4 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
         },
         ..cost(&tiles, scores, PER_SLOPE)
     }
-}
-
-/// Returns the costs of the launches of attention by products.
-pub fn of_products(spec: &Spec, shape: &Shape, launches: &[Launch]) -> Vec<Cost> {
-    let sum = spec.inputs[0].dtype.compute().size();
-    let of_kernel = |kernel: &Kernel| {
-        let (rows, threads) = (kernel.grid.iter().product::<u64>(), u64::from(kernel.block[0]));
-        let scores = rows * shape.keys;
-        let (passes, read, written) = match &*kernel.source.name {
-            "attention_weights" if shape.keys <= MAX_HELD * threads => (1, sum, spec.inputs[0].dtype.size()),
-            "attention_weights" => (3, sum, spec.inputs[0].dtype.size()),
-            "attention_weights_again" => (1, sum, spec.inputs[0].dtype.size()),
-            "attention_slopes" => (1, 2 * sum, spec.inputs[0].dtype.size()),
-            // Gradients of keys and values instead of scores.
-            _ => {
-                let bytes = rows * (shape.size + shape.value_size);
-                let [read, written] =
-                    [sum, spec.inputs[0].dtype.size()].map(|size| Traffic::of(Space::Device, bytes * size));
-                return Cost { read, written, blocks: rows.max(1), share: share(threads), ..Cost::default() };
-            }
-        };
-        Cost {
-            instructions: PER_WEIGHT * scores as f64 + PER_THREAD * (rows * threads) as f64,
-            special: scores as f64,
-            read: Traffic::of(Space::Device, scores * read),
-            written: Traffic::of(Space::Device, scores * written),
-            waits: (passes * shape.keys.div_ceil(threads * AHEAD)) as f64,
-            exchanges: if &*kernel.source.name == "attention_weights" { 2.0 } else { 1.0 },
-            blocks: rows.max(1),
-            share: share(threads),
-            ..Cost::default()
-        }
-    };
-    let of_launch = |launch: &Launch| match launch {
-        Launch::Gemm(product, _) => product_cost(product),
-        launch => launch.kernels().first().map(of_kernel).unwrap_or_default(),
-    };
-    launches.iter().map(of_launch).collect()
 }

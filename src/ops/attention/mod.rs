@@ -97,8 +97,7 @@ impl Attention {
             return None;
         }
         let composed = Composed::of(spec)?;
-        let products = || cost::of_products(spec, &partition.shape, &composed.launches());
-        (!partition.is_wide() || cost::total_time(&products()) < cost::total_time(&partition.costs(spec)))
+        (!partition.is_wide() || cost::total_time(&composed.launch_costs()) < cost::total_time(&partition.costs(spec)))
             .then_some(composed)
     }
 
@@ -194,8 +193,8 @@ impl Operation for Attention {
     /// Returns the costs of the products and of the kernels between them, or of the kernels of attention; none if one launch, or
     /// launches of equal cost, compute attention.
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
-        match self.composed(spec).map(|composed| composed.launches()) {
-            Some(launches) => cost::of_products(spec, &Shape::of(spec), &launches),
+        match self.composed(spec) {
+            Some(composed) => composed.launch_costs(),
             None if FusedAttention::of(spec).is_some() => Vec::new(),
             None => self.kernel_costs(spec),
         }
