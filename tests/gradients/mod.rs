@@ -54,7 +54,8 @@ fn initial(programs: &[Program]) -> World {
             let count = layout.dims.iter().product::<u64>();
             match program.memory(memory).kind {
                 MemoryKind::Buffer(init) | MemoryKind::Bare(init) => {
-                    (0..count).map(|index| init.of_rank(rank as u32).value(layout.dtype, index)).collect()
+                    let value = |index| init.of_rank(rank as u32).value(layout.dtype, index);
+                    (0..count).map(|index| layout.dtype.round(value(index))).collect()
                 }
                 MemoryKind::Scratch => vec![f64::NAN; count as usize],
             }
