@@ -46,6 +46,12 @@ impl DType {
         matches!(self, DType::E4M3 | DType::E5M2)
     }
 
+    /// Type of the gradient of a tensor of this type: the type itself, or `f32` for 8-bit floats, whose range is too small for
+    /// gradients without a scale.
+    pub fn gradient(self) -> DType {
+        if self.is_float8() { DType::F32 } else { self }
+    }
+
     /// Byte that fills uninitialized memory. As an element it is NaN or -1, which no correct operation produces.
     pub const POISON: u8 = 0xff;
 
@@ -71,6 +77,19 @@ impl DType {
             DType::BF16 => bf16::MIN_POSITIVE.to_f64(),
             DType::E4M3 => E4M3.smallest(),
             DType::E5M2 => E5M2.smallest(),
+            DType::I64 | DType::I32 | DType::I8 | DType::U8 => 0.0,
+        }
+    }
+
+    /// Largest finite number of a floating-point type. Zero for integers.
+    pub fn largest(self) -> f64 {
+        match self {
+            DType::F64 => f64::MAX,
+            DType::F32 => f64::from(f32::MAX),
+            DType::F16 => f16::MAX.to_f64(),
+            DType::BF16 => bf16::MAX.to_f64(),
+            DType::E4M3 => E4M3.largest(),
+            DType::E5M2 => E5M2.largest(),
             DType::I64 | DType::I32 | DType::I8 | DType::U8 => 0.0,
         }
     }

@@ -32,6 +32,11 @@ impl Float8Format {
         2f64.powi(self.least)
     }
 
+    /// The largest finite number.
+    pub fn largest(self) -> f64 {
+        self.load(self.largest)
+    }
+
     /// The value of these bits.
     pub fn load(self, bits: u8) -> f64 {
         let (exponent, fraction) = ((bits & !SIGN) >> self.fraction, bits & ((1 << self.fraction) - 1));

@@ -3,25 +3,25 @@
 use aorta::base::random::hash;
 use aorta::ops::CATALOGUE;
 
-use super::{Case, ENDS, Function, PLAIN, WITHOUT, judge};
+use super::{Case, ENDS, Function, PLAIN, WITHOUT, float8, judge};
 use crate::common::effort;
 
 /// Seeds for each operation.
 const SEEDS: u64 = 6;
 
 /// Sizes of a case, by seed: odd, one, and others.
-struct Draw {
-    seed: u64,
-    next: u64,
+pub(super) struct Draw {
+    pub seed: u64,
+    pub next: u64,
 }
 
 impl Draw {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.next += 1;
         hash(self.seed, 1000 + self.next) % limit
     }
 
-    fn size(&mut self) -> u64 {
+    pub fn size(&mut self) -> u64 {
         1 + self.below(5)
     }
 
@@ -29,7 +29,7 @@ impl Draw {
         (0..rank).map(|_| self.size()).collect()
     }
 
-    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+    pub fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
         of[self.below(of.len() as u64) as usize]
     }
 }
@@ -56,7 +56,7 @@ const EXPRESSIONS: &[&str] = &[
 ];
 
 /// Cases of an operation; `None` if there are none.
-fn cases(name: &str, seed: u64) -> Option<Case> {
+pub(super) fn cases(name: &str, seed: u64) -> Option<Case> {
     let mut draw = Draw { seed, next: 0 };
     let d = &mut draw;
     let rank = 1 + d.below(3);
@@ -121,6 +121,7 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             inputs.extend(has_bias.then(|| vec![n]));
             Function { statement: &text, inputs, outputs: vec![matrix(true, m, width, false)], ..PLAIN }
         }
+        "scaled_gemm" => return Some(float8::scaled_product(seed)),
         "grouped_gemm" => {
             let (groups, rows, depth, columns) = (d.size(), d.size() + 1, d.size(), d.size());
             let [turned_a, turned_b, in_depth] = [(); 3].map(|()| d.below(2) == 1);

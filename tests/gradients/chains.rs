@@ -303,7 +303,8 @@ step {{
     let pipeline = ["rank + 1 when rank + 1 < world", "rank - 1 when rank > 0"];
     for [forward, back] in [ring, pipeline] {
         for ranks in [2, 3] {
-            let pair = |a: &str, b: &str| vec![(Part::new(a, &[2, 3], None), Part::new(b, &[2, 3], None))];
+            let pair =
+                |a: &str, b: &str| vec![(Part::new(a, "f64", &[2, 3], None), Part::new(b, "f64", &[2, 3], None))];
             judge(&Case { text: text(forward, back), inputs: pair("x", "dx"), outputs: pair("y", "dy"), ranks });
         }
     }

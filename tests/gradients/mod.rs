@@ -14,6 +14,7 @@ use crate::common;
 
 mod cases;
 mod chains;
+mod float8;
 
 /// Operations that have no gradients, each with the reason.
 const WITHOUT: &[(&str, &str)] = &[
@@ -32,7 +33,6 @@ const WITHOUT: &[(&str, &str)] = &[
     ("attention_backward", "gradients of gradients of attention are not in this version"),
     ("biased_attention_backward", "gradients of gradients of attention are not in this version"),
     ("pool_backward", "gradients of gradients of pools are not in this version"),
-    ("scaled_gemm", "gradients would be rounded to 8 bits, as its factors are"),
     ("adamw", "a step's gradients end at the update of its parameters"),
     ("sgd", "a step's gradients end at the update of its parameters"),
 ];
@@ -54,7 +54,8 @@ fn initial(programs: &[Program]) -> World {
             let count = layout.dims.iter().product::<u64>();
             match program.memory(memory).kind {
                 MemoryKind::Buffer(init) | MemoryKind::Bare(init) => {
-                    (0..count).map(|index| init.of_rank(rank as u32).value(layout.dtype, index)).collect()
+                    let value = |index| init.of_rank(rank as u32).value(layout.dtype, index);
+                    (0..count).map(|index| layout.dtype.round(value(index))).collect()
                 }
                 MemoryKind::Scratch => vec![f64::NAN; count as usize],
             }
@@ -131,6 +132,7 @@ fn memory(program: &Program, name: &str) -> MemoryId {
 #[derive(Clone, Debug)]
 struct Part {
     buffer: String,
+    dtype: &'static str,
     /// Sizes of the buffer, and where the part begins in it.
     whole: Vec<u64>,
     start: Vec<u64>,
@@ -139,17 +141,17 @@ struct Part {
 
 impl Part {
     /// A buffer as a whole, or with gaps around the part.
-    fn new(buffer: &str, dims: &[u64], gaps: Option<u64>) -> Part {
+    fn new(buffer: &str, dtype: &'static str, dims: &[u64], gaps: Option<u64>) -> Part {
         let start: Vec<u64> = (0..dims.len() as u64).map(|axis| gaps.map_or(0, |seed| hash(seed, axis) % 2)).collect();
         let behind = |axis: usize| gaps.map_or(0, |seed| hash(seed, 10 + axis as u64) % 3);
         let whole = dims.iter().enumerate().map(|(axis, size)| start[axis] + size + behind(axis)).collect();
-        Part { buffer: buffer.to_owned(), whole, start, dims: dims.to_vec() }
+        Part { buffer: buffer.to_owned(), dtype, whole, start, dims: dims.to_vec() }
     }
 
     fn declared(&self, init: &str) -> String {
         // A single value has a type without brackets.
         let sizes = if self.whole.is_empty() { String::new() } else { format!("{:?}", self.whole) };
-        format!("buffer {}: f64{sizes}{init}\n", self.buffer)
+        format!("buffer {}: {}{sizes}{init}\n", self.buffer, self.dtype)
     }
 
     fn text(&self) -> String {
@@ -188,6 +190,10 @@ struct Function<'a> {
     statement: &'a str,
     inputs: Vec<Vec<u64>>,
     outputs: Vec<Vec<u64>>,
+    /// Types of the inputs, for which outputs and gradients are `f32`; `None` if all tensors are `f64`.
+    types: Option<&'a [&'static str]>,
+    /// Options of `grad`, each after a comma.
+    options: &'a str,
     /// Mean and deviation are those of the init; whether operands may have gaps.
     gaps: bool,
     init: &'a str,
@@ -202,6 +208,8 @@ const PLAIN: Function = Function {
     statement: "",
     inputs: Vec::new(),
     outputs: Vec::new(),
+    types: None,
+    options: "",
     gaps: true,
     init: "",
     order: None,
@@ -212,8 +220,15 @@ impl Function<'_> {
     fn case(&self, seed: u64) -> Case {
         let draw = |place: u64| (self.gaps && hash(seed, place).is_multiple_of(2)).then(|| hash(seed, 100 + place));
         let named = |prefix: &str, all: &[Vec<u64>], salt: u64| -> Vec<Part> {
-            let each = all.iter().enumerate();
-            each.map(|(index, dims)| Part::new(&format!("{prefix}{index}"), dims, draw(salt + index as u64))).collect()
+            let dtype = |index: usize| match self.types {
+                None => "f64",
+                Some(types) if prefix == "x" => types[index],
+                Some(_) => "f32",
+            };
+            let part = |(index, dims): (usize, &Vec<u64>)| {
+                Part::new(&format!("{prefix}{index}"), dtype(index), dims, draw(salt + index as u64))
+            };
+            all.iter().enumerate().map(part).collect()
         };
         let (x, dx) = (named("x", &self.inputs, 0), named("dx", &self.inputs, 20));
         let (y, dy) = (named("y", &self.outputs, 40), named("dy", &self.outputs, 60));
@@ -238,7 +253,7 @@ impl Function<'_> {
                 dx.iter().enumerate().fold(order.to_owned(), |order, one| filled((order, one)))
             },
         );
-        text += &format!("step {{\n  {statement}\n  grad(f{comma}{} -> {order})\n}}\n", list(&dy));
+        text += &format!("step {{\n  {statement}\n  grad(f{comma}{}{} -> {order})\n}}\n", list(&dy), self.options);
         let pairs = |a: Vec<Part>, b: Vec<Part>| a.into_iter().zip(b).collect();
         Case { text, inputs: pairs(x, dx), outputs: pairs(y, dy), ranks: self.ranks }
     }
@@ -259,6 +274,14 @@ fn value(case: &Case, programs: &[Program], mut world: World) -> f64 {
 
 /// Checks all gradients of a case.
 fn judge(case: &Case) {
+    let end = judge_differences(case);
+    if case.ranks == 1 {
+        judge_host(case, &end[0]);
+    }
+}
+
+/// Compares all gradients of a case with differences. Returns the contents of the memories.
+fn judge_differences(case: &Case) -> World {
     let text = &case.text;
     let planned = common::planned_ranks(text, case.ranks);
     let programs: Vec<Program> = planned.into_iter().map(|(program, _)| program).collect();
@@ -286,18 +309,22 @@ fn judge(case: &Case) {
             }
         }
     }
-    if case.ranks > 1 {
-        return;
-    }
+    end
+}
+
+/// Compares the gradients that the host backend computes with those in memories without rounding.
+fn judge_host(case: &Case, end: &[Vec<f64>]) {
+    let text = &case.text;
     let (program, plan) = common::planned(text);
     for mode in [LaunchMode::Stream, LaunchMode::Graph] {
         let found = common::written(&program, &plan, &Host, None, mode, 1);
         for (_, dx) in &case.inputs {
             let contents = found.iter().find(|contents| contents.name == dx.buffer).expect("it is written");
             for at in dx.places() {
-                let found = contents.dtype.load(&contents.bytes[at * 8..]);
-                let expected = end[0][memory(&program, &dx.buffer).index()][at];
-                let close = (found - expected).abs() <= 1e-9 * (1.0 + expected.abs());
+                let found = contents.dtype.load(&contents.bytes[at * contents.dtype.size() as usize..]);
+                let expected = end[memory(&program, &dx.buffer).index()][at];
+                let accuracy = if dx.dtype == "f64" { 1e-9 } else { 1e-5 };
+                let close = (found - expected).abs() <= accuracy * (1.0 + expected.abs());
                 assert!(close, "{}[{at}] on the host, {mode:?}: {found}, not {expected}\n{text}", dx.buffer);
             }
         }

@@ -6,7 +6,7 @@ use super::{code, table};
 use crate::common::shipped;
 
 /// Questions, with the workloads that answer them.
-const QUESTIONS: [(&str, &[&str]); 9] = [
+const QUESTIONS: [(&str, &[&str]); 10] = [
     (
         "What do launches, waits and queues cost?",
         &[
@@ -61,6 +61,7 @@ const QUESTIONS: [(&str, &[&str]); 9] = [
         ],
     ),
     ("What does saving memory cost?", &["activation_ckpt"]),
+    ("What does training in fp8 gain?", &["fp8_linear"]),
     ("What does a model cost, eager and compiled?", &["attention", "transformer"]),
 ];
 

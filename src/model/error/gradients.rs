@@ -39,7 +39,7 @@ pub enum GradientError {
     Type {
         name: String,
         expected: String,
-        /// Another type that is allowed, as the end of a sentence; empty if there is none.
+        /// Another type that is allowed, or the reason of the type, as the end of a sentence; may be empty.
         or: &'static str,
         found: String,
         #[label("{found}")]

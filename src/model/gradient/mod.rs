@@ -9,7 +9,7 @@ mod join;
 mod walk;
 mod writers;
 
-use crate::base::{LabelId, OpId, SrcSpan, ViewId};
+use crate::base::{DType, LabelId, OpId, SrcSpan, ViewId};
 use crate::ops::backward::TensorId;
 use crate::ops::{OpError, Tensor};
 use crate::syntax::ast::{Call, Expr};
@@ -43,6 +43,18 @@ struct GradientTarget {
     outputs: Vec<(String, ViewId)>,
 }
 
+/// Ending of the help for a gradient of an 8-bit tensor that has another type.
+const OF_FLOAT8: &str = ": gradients of 8-bit floats are f32";
+
+/// Options of a `grad`.
+#[derive(Clone, Copy)]
+struct GradientOptions {
+    /// Whether gradients are added to the contents of the outputs.
+    accumulates: bool,
+    /// Type to which gradients are rounded before products with 8-bit factors; `None` leaves them as they are.
+    quantize: Option<DType>,
+}
+
 /// A gradient of an output of the target.
 enum OutputGradient {
     View(ViewId, SrcSpan),
@@ -67,17 +79,17 @@ impl<'a> Analyzer<'a> {
             self.not_in_group(&format!("`{GRADIENT}`"), help, call.span);
             return None;
         }
-        let accumulates = self.accumulates(call)?;
+        let options = self.gradient_options(call)?;
         let target = self.target(call)?;
         let given = self.given(call, &target)?;
-        let goals = self.goals(call, &target, accumulates)?;
+        let goals = self.goals(call, &target, options.accumulates)?;
         self.apart(&given, &goals)?;
         if !self.room_for_turns(TURNS_PER_OPERATION, call.span) {
             return None;
         }
         let label = self.open_label(call);
         let first = self.expansion.step.ops.len() as u32;
-        let members = self.expand_gradient(call, &target, (&given, &goals), accumulates, label)?;
+        let members = self.expand_gradient(call, &target, (&given, &goals), options, label)?;
         if let Some(label) = label {
             let ops = first..self.expansion.step.ops.len() as u32;
             let members =
@@ -88,22 +100,31 @@ impl<'a> Analyzer<'a> {
         Some(())
     }
 
-    /// Evaluates the option `accumulate`; `None` after an error.
-    fn accumulates(&mut self, call: &Call) -> Option<bool> {
-        let mut accumulates = false;
+    /// Evaluates the options; `None` after an error.
+    fn gradient_options(&mut self, call: &Call) -> Option<GradientOptions> {
+        let mut options = GradientOptions { accumulates: false, quantize: None };
         for (place, setting) in call.options.iter().enumerate() {
             let name = self.names.name(setting.key.symbol).to_owned();
-            if name != "accumulate" {
-                self.unknown_option(GRADIENT, name, &["accumulate"], setting.key.span);
-                return None;
-            }
-            if place > 0 {
-                let first = call.options[0].key.span.into();
+            if let Some(first) = call.options[..place].iter().find(|other| other.key.symbol == setting.key.symbol) {
+                let first = first.key.span.into();
                 return self.fail(ModelError::GivenTwice { name, at: setting.key.span.into(), first });
             }
-            accumulates = self.eval_bool(&setting.value)?;
+            match name.as_str() {
+                "accumulate" => options.accumulates = self.eval_bool(&setting.value)?,
+                "quantize" => {
+                    let help =
+                        "`quantize`: 8-bit type to which gradients are rounded before products with 8-bit matrices"
+                            .to_owned();
+                    let word = self.word_or_help(&setting.value, &["none", "e4m3", "e5m2"], Some(help))?;
+                    options.quantize = DType::from_name(word);
+                }
+                _ => {
+                    self.unknown_option(GRADIENT, name, &["accumulate", "quantize"], setting.key.span);
+                    return None;
+                }
+            }
         }
-        Some(accumulates)
+        Some(options)
     }
 
     /// Evaluates the first argument, the operation or call to differentiate; `None` after an error.
@@ -239,7 +260,8 @@ impl<'a> Analyzer<'a> {
                 given.push((view, OutputGradient::Number(number.value.float())));
                 continue;
             }
-            let expected = self.tensor(view);
+            let output = self.tensor(view);
+            let expected = Tensor { dtype: output.dtype.gradient(), ..output };
             let found = match value {
                 Value::Type(dtype, dims) => {
                     let symbol = self.names.intern(GRADIENT);
@@ -256,15 +278,15 @@ impl<'a> Analyzer<'a> {
                 &name,
                 (expected, call.inputs[0].value.span),
                 (tensor, &arg.value),
-                (tensor.dtype == expected.dtype, ""),
+                (tensor.dtype == expected.dtype, if output.dtype.is_float8() { OF_FLOAT8 } else { "" }),
             );
             given.push((view, OutputGradient::View(found, arg.value.span)));
         }
         good.then_some(given)
     }
 
-    /// Checks the shape and type of a gradient. `is_typed` is true if its type is correct; `or` describes other types
-    /// that would be.
+    /// Checks the shape and type of a gradient. `is_typed` is true if its type is correct; `or` names other types that would be, or
+    /// gives the reason of the type.
     fn fits(
         &mut self,
         name: &str,
@@ -424,7 +446,7 @@ impl<'a> Analyzer<'a> {
         call: &'a Call,
         target: &GradientTarget,
         (given, goals): (&[(ViewId, OutputGradient)], &[Option<InputGradient>]),
-        accumulates: bool,
+        options: GradientOptions,
         label: Option<LabelId>,
     ) -> Option<Vec<(String, ViewId)>> {
         let wanted: Vec<(usize, ViewId)> =
@@ -439,7 +461,7 @@ impl<'a> Analyzer<'a> {
             })
             .collect();
         let step = std::mem::take(&mut self.expansion.step);
-        let mut walk = GradientWalk::new(&self.program, &step);
+        let mut walk = GradientWalk::new(&self.program, &step, options.quantize);
         walk.tape.origin = WHOLE;
         for (view, given) in given {
             let tensor = self.program.views.tensor(*view);
@@ -447,7 +469,7 @@ impl<'a> Analyzer<'a> {
                 OutputGradient::View(found, _) => walk.value(*found, None),
                 OutputGradient::Number(0.0) => continue,
                 OutputGradient::Number(number) => {
-                    let filled = walk.tape.scratch(tensor.dtype, tensor.dims);
+                    let filled = walk.tape.scratch(tensor.dtype.gradient(), tensor.dims);
                     walk.tape.fill(*number, filled);
                     filled
                 }
@@ -464,7 +486,7 @@ impl<'a> Analyzer<'a> {
                 match walk.gradient(view) {
                     Ok(Some(gradient)) => {
                         let to = walk.value(goal, None);
-                        if accumulates {
+                        if options.accumulates {
                             walk.tape.add_to(gradient, to)
                         } else {
                             walk.tape.move_to(gradient, to)
@@ -523,7 +545,7 @@ impl<'a> Analyzer<'a> {
             kind: super::program::MemoryKind::Scratch,
             space: crate::base::Space::Device,
             family: 0,
-            shape: self.program.shapes.intern(tensor.dtype, tensor.dims),
+            shape: self.program.shapes.intern(tensor.dtype.gradient(), tensor.dims),
             span: call.span,
         };
         let memory = self.add_memory(memory);

@@ -2,11 +2,11 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{Dims, MemoryId, OpId, ViewId};
+use crate::base::{DType, Dims, MemoryId, OpId, ViewId};
 use crate::model::program::{OpKind, Program, Step};
 use crate::model::regions::{Region, common, without};
 use crate::model::views::Extent;
-use crate::ops::backward::{Backward, NoRule, Tape, TensorId};
+use crate::ops::backward::{Backward, NoRule, Tape, TensorId, widened};
 use crate::ops::{Category, Operation, parts};
 
 /// Maximum number of comparisons of slices for one `grad`.
@@ -54,10 +54,12 @@ pub(super) struct GradientWalk<'p> {
     active: FxHashMap<MemoryId, Vec<ViewId>>,
     seen: FxHashSet<ViewId>,
     left: usize,
+    /// Type to which gradients are rounded before products with 8-bit factors.
+    quantize: Option<DType>,
 }
 
 impl<'p> GradientWalk<'p> {
-    pub fn new(program: &'p Program, step: &'p Step) -> GradientWalk<'p> {
+    pub fn new(program: &'p Program, step: &'p Step, quantize: Option<DType>) -> GradientWalk<'p> {
         GradientWalk {
             program,
             step,
@@ -67,6 +69,7 @@ impl<'p> GradientWalk<'p> {
             active: FxHashMap::default(),
             seen: FxHashSet::default(),
             left: MAX_COMPARISONS,
+            quantize,
         }
     }
 
@@ -158,12 +161,14 @@ impl<'p> GradientWalk<'p> {
         for part in parts(spec) {
             in_group += 1;
             let before = self.tape.steps.len();
+            let wide = widened(part.spec);
             let rule = Backward::new(
-                part.spec,
+                wide.as_ref().unwrap_or(part.spec),
                 &mut self.tape,
                 (&input_values[part.inputs.clone()], &output_values[part.outputs.clone()]),
                 &given[part.outputs],
                 &wanted[part.inputs],
+                self.quantize,
             );
             gradients.extend(rule.run().map_err(|why| GradientStop::NoRule(op, why))?);
             let added = &self.tape.steps[before..];
@@ -212,6 +217,7 @@ impl<'p> GradientWalk<'p> {
     /// Returns the gradient of a slice: the sum of all contributions to its elements; `None` if there are none.
     pub fn gradient(&mut self, view: ViewId) -> Result<Option<TensorId>, GradientStop> {
         let tensor = *self.program.views.tensor(view);
+        let dtype = tensor.dtype.gradient();
         let region: Region = self.program.views.extents(view).to_vec();
         let mut found: Vec<(Region, TensorId)> = Vec::new();
         for pending in self.pending.get(&self.program.views.memory(view)).into_iter().flatten() {
@@ -231,9 +237,9 @@ impl<'p> GradientWalk<'p> {
             true => {
                 let values: Vec<TensorId> =
                     found.into_iter().map(|(_, value)| self.tape.reshape(value, dims)).collect();
-                self.tape.sum_of(&values, (tensor.dtype, dims))
+                self.tape.sum_of(&values, (dtype, dims))
             }
-            false => self.assembled(found, &region, (tensor.dtype, dims))?,
+            false => self.assembled(found, &region, (dtype, dims))?,
         };
         Ok(Some(self.tape.reshape(whole, tensor.dims)))
     }
@@ -244,7 +250,7 @@ impl<'p> GradientWalk<'p> {
         &mut self,
         found: Vec<(Region, TensorId)>,
         region: &Region,
-        (dtype, dims): (crate::base::DType, Dims),
+        (dtype, dims): (DType, Dims),
     ) -> Result<TensorId, GradientStop> {
         let own = self.tape.scratch(dtype, dims);
         let whole = self.tape.reshape(own, sizes(region));

@@ -38,7 +38,7 @@ pub fn elements(
         wanted.into_iter().partition(|&input| rule.spec.inputs[input].dims == dims);
     let operands = |rule: &Backward, inputs: &[usize]| -> Vec<TensorId> {
         let at = |&input: &usize| match input.checked_sub(count) {
-            None => rule.input(input),
+            None => rule.stored(input),
             Some(output) => gradients[output].expect("only gradients that are given have nodes"),
         };
         inputs.iter().map(at).collect()
@@ -127,7 +127,7 @@ pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> 
     let kept = extent.result(true);
     let gradient = rule.tape.reshape(gradient, kept);
     let axes: Vec<usize> = (0..extent.dims.len()).filter(|&axis| extent.reduced[axis]).collect();
-    let operands: Vec<TensorId> = (0..rule.spec.inputs.len()).map(|input| rule.input(input)).collect();
+    let operands: Vec<TensorId> = (0..rule.spec.inputs.len()).map(|input| rule.stored(input)).collect();
     let compute = rule.compute();
     let terms = extent.terms() as f64;
     let factor = match function {
@@ -197,7 +197,7 @@ pub fn of_sums(rule: &mut Backward, sums: &Sums, extent: &Extent) -> Result<(), 
     let mut totals = Vec::new();
     for &node in sums.terms.outputs() {
         let (term, used) = sums.terms.part(&[node]);
-        let used: Vec<TensorId> = used.into_iter().map(|input| rule.input(input)).collect();
+        let used: Vec<TensorId> = used.into_iter().map(|input| rule.stored(input)).collect();
         let used: Vec<TensorId> = used.into_iter().map(|value| repeated(rule, value, extent.dims)).collect();
         totals.push(rule.reduced("sum", term, &used, (extent.dims, &axes), compute));
     }

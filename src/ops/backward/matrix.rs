@@ -2,16 +2,12 @@
 
 use super::super::derivative::Derivatives;
 use super::super::matrix::{Finish, Function, Gate, factors};
+use super::float8::{NarrowFactors, ScaledFactor};
 use super::*;
 
-/// `gemm`: products of the gradient with the transposed factors, after the rule of the epilogue.
+/// `gemm` and `scaled_gemm`: products of the gradient with the transposed factors, after the rule of the epilogue.
 pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
-    if rule.spec.inputs[0].dtype.is_float8() {
-        return Err(
-            "its factors have 8 bits, and so would their gradients: `cast` them to bf16 for the product that is differentiated",
-        );
-    }
     let finish = Finish::of(rule.spec);
     let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| rule.spec.attrs.bool(name));
     let compute = Attr::Word(rule.spec.attrs.word("compute"));
@@ -36,17 +32,35 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
         rule.set(bias, sum);
     }
     let [a, b] = [0, 1].map(|input| rule.spec.inputs[input]);
+    let narrow = match rule.tape.dtype(rule.stored(0)).is_float8() {
+        true => Some(NarrowFactors::of(rule, gradient, [turned_a, turned_b])?),
+        false => None,
+    };
     // The factors of a product must have the same type.
-    let gradient = rule.convert(gradient, a.dtype);
+    let (gradient, scale) = match &narrow {
+        Some(narrow) => narrow.gradient,
+        None => (rule.convert(gradient, a.dtype), None),
+    };
+    let factor = |rule: &mut Backward, input: usize| match &narrow {
+        Some(narrow) => narrow.factor(rule, input),
+        None => (rule.input(input), None),
+    };
+    let set = |rule: &mut Backward, input: usize, found: TensorId| match &narrow {
+        Some(narrow) => narrow.set(rule, input, found),
+        None => rule.set(input, found),
+    };
     let lead = |tensor: &super::super::Tensor| tensor.dims.len() - 2;
     let (lead_a, lead_b) = (lead(&a), lead(&b));
-    let product = |rule: &mut Backward, factors: [TensorId; 2], turned: [bool; 2], size: Dims| {
+    let product = |rule: &mut Backward, factors: [ScaledFactor; 2], turned: [bool; 2], size: Dims| {
         let options = [
             ("transpose_a", Attr::Bool(turned[0])),
             ("transpose_b", Attr::Bool(turned[1])),
             ("compute", compute.clone()),
         ];
-        rule.tape.operation("gemm", &options, &factors, (a.dtype, size))
+        let scales = factors.iter().filter_map(|(_, scale)| *scale);
+        let inputs: Vec<TensorId> = factors.iter().map(|(value, _)| *value).chain(scales).collect();
+        let name = if inputs.len() > 2 { "scaled_gemm" } else { "gemm" };
+        rule.tape.operation(name, &options, &inputs, (a.dtype, size))
     };
     // A matrix that is broadcast over a batch receives the sum of the gradients.
     let of_each = |own: Dims, all: usize| {
@@ -57,26 +71,27 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let most = lead_a.max(lead_b);
     let (each_a, each_b) = (of_each(a.dims, most), of_each(b.dims, most));
     if rule.wants(0) {
-        let other = rule.input(1);
+        let (other, gradient) = (factor(rule, 1), (gradient, scale));
         let found = match turned_a {
             false => product(rule, [gradient, other], [false, !turned_b], each_a),
             true => product(rule, [other, gradient], [turned_b, true], each_a),
         };
         let found = over_batch(rule, found, most - lead_a);
-        rule.set(0, found);
+        set(rule, 0, found);
     }
     if rule.wants(1) {
-        let other = rule.input(0);
+        let (other, scale_of_other) = factor(rule, 0);
         let joins = lead_b < most && !turned_a;
         // The batch is merged into the rows of one matrix, so that the product sums the gradients.
         let [other, gradient] = [other, gradient].map(|value| if joins { joined(rule, value) } else { value });
+        let (other, gradient) = ((other, scale_of_other), (gradient, scale));
         let size = if joins { b.dims } else { each_b };
         let found = match turned_b {
             false => product(rule, [other, gradient], [!turned_a, false], size),
             true => product(rule, [gradient, other], [true, turned_a], size),
         };
         let found = if joins { found } else { over_batch(rule, found, most - lead_b) };
-        rule.set(1, found);
+        set(rule, 1, found);
     }
     Ok(())
 }
@@ -148,7 +163,7 @@ fn of_sums(
         ),
         function => {
             // Recomputes the product.
-            let inputs: Vec<TensorId> = (0..rule.spec.inputs.len()).map(|input| rule.input(input)).collect();
+            let inputs: Vec<TensorId> = (0..rule.spec.inputs.len()).map(|input| rule.stored(input)).collect();
             let (name, size) = (rule.spec.operation.name(), rule.spec.outputs[0].dims);
             let sums = rule.tape.operation(name, options, &inputs, (dtype, size));
             let expression = formula(|[x]| [function.of(x)]);

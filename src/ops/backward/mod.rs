@@ -7,6 +7,7 @@
 mod attention;
 mod collectives;
 mod expressions;
+mod float8;
 mod losses;
 mod matrix;
 mod movement;
@@ -20,7 +21,7 @@ use crate::base::{DType, Dims};
 use super::expression::Unary;
 use super::formula::{Formula, Term, formula};
 use super::kernel::compute_type;
-use super::{Attr, Expression, Spec};
+use super::{Attr, Expression, Spec, Tensor};
 
 pub use tape::{Tape, TapeOperation, TapeTensor, TensorId, TensorOrigin};
 
@@ -37,12 +38,30 @@ pub(super) use windows::{conv, conv_weights, pool};
 /// Reason why an operation has no gradients, as the end of a sentence with its name as the subject.
 pub type NoRule = &'static str;
 
+/// Returns an operation with its 8-bit floats in the type of their gradients; `None` for an operation without such tensors.
+/// Rules see this operation, so their steps compute gradients in that type.
+pub fn widened(spec: &Spec) -> Option<Spec> {
+    let is_narrow = |tensor: &Tensor| tensor.dtype.is_float8();
+    if !spec.inputs.iter().chain(&spec.outputs).any(is_narrow) {
+        return None;
+    }
+    let mut wide = spec.clone();
+    wide.inputs.iter_mut().chain(&mut wide.outputs).for_each(|tensor| tensor.dtype = tensor.dtype.gradient());
+    Some(wide)
+}
+
 /// The backward pass of one operation while its rule writes it.
 pub struct Backward<'a> {
+    /// The operation, with 8-bit floats as tensors of their gradients' type ([`widened`]).
     pub spec: &'a Spec,
     pub tape: &'a mut Tape,
-    inputs: &'a [TensorId],
-    outputs: &'a [TensorId],
+    /// Type to which gradients are rounded before products with 8-bit factors; `None` leaves them as they are.
+    pub quantize: Option<DType>,
+    /// The operands in the types of `spec`.
+    inputs: Vec<TensorId>,
+    outputs: Vec<TensorId>,
+    /// The inputs in the types that they have in memory.
+    stored: &'a [TensorId],
     /// Gradient of each output; `None` if it is zero.
     given: &'a [Option<TensorId>],
     wanted: &'a [bool],
@@ -50,16 +69,24 @@ pub struct Backward<'a> {
 }
 
 impl<'a> Backward<'a> {
-    /// Starts the backward pass of an operation with these operands. `given` holds the gradient of each output;
-    /// `wanted` is true for each input whose gradient is needed.
+    /// Starts the backward pass of an operation with these operands, whose types may be narrower than those of `spec`.
+    /// `given` holds the gradient of each output; `wanted` is true for each input whose gradient is needed.
     pub fn new(
         spec: &'a Spec,
         tape: &'a mut Tape,
-        (inputs, outputs): (&'a [TensorId], &'a [TensorId]),
+        (stored, results): (&'a [TensorId], &'a [TensorId]),
         given: &'a [Option<TensorId>],
         wanted: &'a [bool],
+        quantize: Option<DType>,
     ) -> Backward<'a> {
-        Backward { spec, tape, inputs, outputs, given, wanted, gradients: vec![None; inputs.len()] }
+        let gradients = vec![None; stored.len()];
+        let (inputs, outputs) = (Vec::new(), Vec::new());
+        let mut rule = Backward { spec, tape, quantize, inputs, outputs, stored, given, wanted, gradients };
+        let mut typed = |all: &[TensorId], tensors: &[Tensor]| -> Vec<TensorId> {
+            all.iter().zip(tensors).map(|(&value, tensor)| rule.convert(value, tensor.dtype)).collect()
+        };
+        (rule.inputs, rule.outputs) = (typed(stored, &spec.inputs), typed(results, &spec.outputs));
+        rule
     }
 
     /// Writes the steps and returns the gradient of each input, with the input's type and shape; `None` for a gradient
@@ -71,6 +98,11 @@ impl<'a> Backward<'a> {
 
     pub fn input(&self, index: usize) -> TensorId {
         self.inputs[index]
+    }
+
+    /// An input in the type that it has in memory, for steps that accept operands of any type.
+    pub fn stored(&self, index: usize) -> TensorId {
+        self.stored[index]
     }
 
     pub fn output(&self, index: usize) -> TensorId {

@@ -21,7 +21,8 @@ pub use epilogue::{Added, Finish, Function, epilogue_of};
 pub use gated::Gate;
 pub use grouped::GroupedGemm;
 pub use product::Factors;
-use scaling::{factors_fit, scales, unscaled};
+pub use scaling::{BLOCK as SCALE_BLOCK, scales};
+use scaling::{factors_fit, unscaled};
 pub use tiling::product_cost;
 use tiling::reread;
 

@@ -4,7 +4,7 @@ use super::super::*;
 use super::{Gemm, sizes};
 
 /// Number of rows, and of columns, of the blocks of a matrix that share a scaling factor.
-const BLOCK: u64 = 128;
+pub const BLOCK: u64 = 128;
 
 /// Number of elements to a multiple of which the rows of the scaling factors of `b` are padded, as cuBLASLt requires.
 const BLOCK_ROW: u64 = 4;

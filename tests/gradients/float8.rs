@@ -1,0 +1,161 @@
+//! Gradients of 8-bit floats. Programs are evaluated without rounding, so a conversion to 8 bits passes its value on, and
+//! differences are those of the dequantized program: the gradients that a straight-through conversion has by definition.
+
+use aorta::base::random::hash;
+use aorta::model::{self, AnalysisOptions};
+use aorta::ops::CATALOGUE;
+use aorta::syntax::{self, SyntaxLimits};
+
+use super::cases::{Draw, cases};
+use super::{Case, Function, PLAIN, evaluate, initial, judge, judge_differences, memory};
+use crate::common::{self, effort};
+
+/// A product of 8-bit matrices of drawn shapes, types and options.
+struct Product {
+    has_scales: bool,
+    /// Whether there is a scale for each row of `a` and each column of `b`.
+    by_rows: bool,
+    options: &'static str,
+}
+
+impl Product {
+    fn case(&self, seed: u64) -> Case {
+        let mut draw = Draw { seed, next: 0 };
+        let d = &mut draw;
+        let (m, k, n) = (d.size() + 1, d.size() + 1, d.size() + 1);
+        let [turned_a, turned_b] = [(); 2].map(|()| d.below(2) == 0);
+        let lead = if self.by_rows || d.below(2) == 0 { Vec::new() } else { vec![d.size()] };
+        let b_has_lead = d.below(2) == 0;
+        // Gates are left out: their reference rounds the sums, as they are stored, to `f32`.
+        let epilogue = d.pick(&["none", "none", "relu", "gelu", "silu"]);
+        let matrix = |with_lead: bool, rows: u64, columns: u64, turned: bool| {
+            let own = if turned { vec![columns, rows] } else { vec![rows, columns] };
+            [if with_lead { lead.clone() } else { Vec::new() }, own].concat()
+        };
+        let mut inputs = vec![matrix(true, m, k, turned_a), matrix(b_has_lead, k, n, turned_b)];
+        let mut types = vec![d.pick(&["e4m3", "e5m2"]), d.pick(&["e4m3", "e5m2"])];
+        if self.has_scales {
+            inputs.extend(if self.by_rows { [vec![m], vec![n]] } else { [vec![1], vec![1]] });
+            types.extend(["f32"; 2]);
+        }
+        if d.below(2) == 0 {
+            inputs.push(vec![n]);
+            types.push("f32");
+        }
+        let operands = (0..inputs.len()).map(|index| format!("${index}")).collect::<Vec<_>>().join(", ");
+        let name = if self.has_scales { "scaled_gemm" } else { "gemm" };
+        let statement = format!(
+            "f: {name}({operands} -> @0, transpose_a: {turned_a}, transpose_b: {turned_b}, epilogue: {epilogue})"
+        );
+        let outputs = vec![matrix(true, m, n, false)];
+        let (statement, types, options) = (&*statement, Some(&*types), self.options);
+        Function { statement, inputs, outputs, types, options, ..PLAIN }.case(seed)
+    }
+}
+
+/// A product with scales, for the list of all operations.
+pub(super) fn scaled_product(seed: u64) -> Case {
+    Product { has_scales: true, by_rows: seed.is_multiple_of(2), options: "" }.case(seed)
+}
+
+#[test]
+fn products_have_the_gradients_of_dequantized_matrices() {
+    let forms = [(false, false), (true, false), (true, true)];
+    for seed in effort::chosen(0..8) {
+        for (place, (has_scales, by_rows)) in forms.into_iter().enumerate() {
+            judge(&Product { has_scales, by_rows, options: "" }.case(hash(seed, place as u64)));
+        }
+    }
+}
+
+/// Without rounding, products with quantized gradients have the same results as those without.
+#[test]
+fn quantized_gradients_are_scaled_back() {
+    for seed in effort::chosen(0..8) {
+        for (place, has_scales) in [false, true].into_iter().enumerate() {
+            for options in [", quantize: e5m2", ", quantize: e4m3"] {
+                judge_differences(&Product { has_scales, by_rows: false, options }.case(hash(seed, place as u64)));
+            }
+        }
+    }
+}
+
+/// Returns the contents of a buffer after one iteration without rounding.
+fn contents(text: &str, buffer: &str) -> Vec<f64> {
+    let (program, _) = common::planned(text);
+    let programs = [program];
+    let mut world = initial(&programs);
+    evaluate(&programs, &mut world);
+    world[0].swap_remove(memory(&programs[0], buffer).index())
+}
+
+/// Scales of blocks have the gradients that the written multiplication by them has.
+#[test]
+fn scales_of_blocks() {
+    for [turned_a, turned_b] in [[false, false], [false, true], [true, false], [true, true]] {
+        let (a, of_a, scale_a) = match turned_a {
+            false => ("[4, 256]", "[4, 2, 128]", "view(turned_a, [4, 2, 1])"),
+            true => ("[256, 4]", "[2, 128, 4]", "view(sa, [2, 1, 4])"),
+        };
+        let (b, of_b, scale_b) = match turned_b {
+            false => ("[256, 128]", "[2, 128, 1, 128]", "view(sb_turned, [2, 1, 1, 1])"),
+            true => ("[128, 256]", "[1, 128, 2, 128]", "view(sb, [1, 1, 2, 1])"),
+        };
+        let text = |product: &str| {
+            format!(
+                "buffer a: e4m3{a} = random(1)\nbuffer b: e4m3{b} = random(2)\n\
+                 buffer sa: f32[2, 4] = random(3)\nbuffer wide: f32[1, 4] = random(4)\n\
+                 buffer dy: f32[4, 128] = random(5)\nbuffer da: f32{a}\nbuffer db: f32{b}\n\
+                 buffer dsa: f32[2, 4]\nbuffer dsb: f32[1, 2]\n\
+                 def product(a, b, sa, sb -> y) {{\n{product}\n}}\n\
+                 step {{\n  f: product(a, b, sa, wide[.., 0..2] -> f32[4, 128])\n  grad(f, dy -> da, db, dsa, dsb)\n}}\n"
+            )
+        };
+        let turns = format!("transpose_a: {turned_a}, transpose_b: {turned_b}");
+        let scaled = text(&format!("  scaled_gemm(a, b, sa, sb, {turns} -> y)"));
+        let written = text(&format!(
+            "  turned_a: transpose(sa)\n  sb_turned: transpose(sb)\n  \
+             x: map(view(a, {of_a}) * {scale_a} -> f32{of_a})\n  w: map(view(b, {of_b}) * {scale_b} -> f32{of_b})\n  \
+             gemm(view(x, {a}), view(w, {b}), {turns} -> y)"
+        ));
+        for buffer in ["da", "db", "dsa", "dsb"] {
+            let (found, expected) = (contents(&scaled, buffer), contents(&written, buffer));
+            assert!(expected.iter().any(|value| *value != 0.0));
+            for (place, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                let close = (found - expected).abs() <= 1e-9 * (1.0 + expected.abs());
+                assert!(close, "{buffer}[{place}]: {found}, not {expected}\n{scaled}\n{written}");
+            }
+        }
+    }
+}
+
+/// An operation that accepts 8-bit floats has gradients of them, in `f32`, or a reason why it has none.
+#[test]
+fn operations_on_8_bits() {
+    let mut checked = 0;
+    for operation in CATALOGUE {
+        let found = (0..2).filter_map(|seed| cases(operation.name(), hash(seed, 78)));
+        for mut case in found.filter(|case| case.ranks == 1) {
+            for (parts, narrow) in [(&case.inputs, "x"), (&case.outputs, "y")] {
+                for (part, _) in parts {
+                    let (own, gradient) = (part.buffer.clone(), format!("d{}", part.buffer));
+                    assert!(own.starts_with(narrow));
+                    for (buffer, dtype) in [(own, "e4m3"), (gradient, "f32")] {
+                        case.text =
+                            case.text.replace(&format!("buffer {buffer}: f64"), &format!("buffer {buffer}: {dtype}"));
+                    }
+                }
+            }
+            let options = AnalysisOptions::default();
+            let without = case.text.lines().filter(|line| !line.trim_start().starts_with("grad(")).collect::<Vec<_>>();
+            let (ast, errors) = syntax::parse(&without.join("\n"), 0, &SyntaxLimits::default());
+            assert!(errors.is_empty(), "{errors:?}");
+            if model::analyze(&ast, &options).is_err() {
+                continue;
+            }
+            judge_differences(&case);
+            checked += 1;
+        }
+    }
+    assert!(checked >= 30, "{checked} uses of operations accept 8-bit floats");
+}
