@@ -9,14 +9,14 @@ use super::args::DiagnoseArg;
 use super::measuring::RunContext;
 use super::multi_process;
 use super::restart::restart;
-use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::CliError;
 use crate::cli::{CliResult, FAILED, output};
+use crate::render::DiagnosticFormat;
 
 /// The actions when a run fails.
 #[derive(Clone, Copy, Debug)]
 pub struct OnFailure {
-    how: DiagnosticsArg,
+    how: DiagnosticFormat,
     /// The rank of this process; `None` if no launcher has started several.
     rank: Option<u32>,
     /// True if the command can run again: it is not a second run already, no profiler is attached, and its file can be
@@ -25,7 +25,7 @@ pub struct OnFailure {
 }
 
 impl OnFailure {
-    pub fn of(args: &super::ExecArgs, how: DiagnosticsArg) -> OnFailure {
+    pub fn of(args: &super::ExecArgs, how: DiagnosticFormat) -> OnFailure {
         OnFailure {
             how,
             rank: None,
@@ -34,7 +34,7 @@ impl OnFailure {
     }
 
     /// Returns the actions for one of several processes, which never runs the command again.
-    pub fn once(how: DiagnosticsArg, rank: u32) -> OnFailure {
+    pub fn once(how: DiagnosticFormat, rank: u32) -> OnFailure {
         OnFailure { how, rank: Some(rank), again: false }
     }
 

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use crate::backend::rendezvous::{JoinOptions, Rendezvous, Transport};
 use crate::base::Nanos;
 use crate::cli::backends::LaunchedRank;
-use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::launcher::Launcher;
 use crate::cli::{CliResult, DONE, environment, secret};
 use crate::config::Settings;
 use crate::exec::{self, Control, ExecError, Peers};
+use crate::render::DiagnosticFormat;
 
 use super::interrupt::Interrupts;
 use super::{ExecArgs, PreparedRun, ProcessRole, failure, finish, prepare};
@@ -51,7 +51,7 @@ struct ProcessOutcome {
 pub(super) fn run(
     launcher: Launcher,
     settled: Result<(ExecArgs, Settings), CliError>,
-    how: DiagnosticsArg,
+    how: DiagnosticFormat,
 ) -> CliResult {
     let waits = |settings: &Settings| {
         // An iteration may take up to its own timeout without progress.
@@ -124,7 +124,7 @@ impl Process {
         LaunchedRank { local_rank: self.launcher.local_rank, peers: self.rendezvous.clone() }
     }
 
-    fn run(&self, settled: Result<(ExecArgs, Settings), CliError>, how: DiagnosticsArg) -> CliResult {
+    fn run(&self, settled: Result<(ExecArgs, Settings), CliError>, how: DiagnosticFormat) -> CliResult {
         let ready = settled.and_then(|(args, settings)| prepare(args, settings, Some(self)));
         let start = ready.as_ref().map_or_else(|_| Start::failed(), Start::of);
         let all: Vec<Start> = exec::gather(self.rendezvous.as_ref(), "beginning", &start)?;
@@ -170,7 +170,7 @@ impl Process {
 
     /// Collects how each process ended. An error that several have in common is printed by the first of them, and all
     /// exit with its code.
-    fn conclude(&self, result: CliResult, how: DiagnosticsArg) -> CliResult {
+    fn conclude(&self, result: CliResult, how: DiagnosticFormat) -> CliResult {
         let ended = |error: &CliError| matches!(error, CliError::Exec { error: ExecError::Ended, .. });
         let own_outcome = match &result {
             Ok(code) => ProcessOutcome { code: *code, error: None },
