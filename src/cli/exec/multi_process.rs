@@ -3,12 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::backend::rendezvous::{JoinOptions, Rendezvous, Transport};
-use crate::base::Nanos;
 use crate::cli::backends::LaunchedRank;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::launcher::Launcher;
@@ -55,7 +53,7 @@ pub(super) fn run(
 ) -> CliResult {
     let waits = |settings: &Settings| {
         // An iteration may take up to its own timeout without progress.
-        (duration(settings.rendezvous), duration(settings.stall).max(2 * duration(settings.timeout)))
+        (settings.rendezvous.duration(), settings.stall.duration().max(2 * settings.timeout.duration()))
     };
     let (timeout, stall) = match &settled {
         Ok((_, settings)) => waits(settings),
@@ -86,11 +84,6 @@ pub(super) fn run(
     let process = Process { launcher, rendezvous: Arc::new(rendezvous), control };
     let result = process.run(settled, how);
     process.conclude(result, how)
-}
-
-/// Converts a time to the standard library's type.
-fn duration(time: Nanos) -> Duration {
-    Duration::from_nanos(time.0.max(0) as u64)
 }
 
 /// True if this process prints its error. Rank 0 reports a lost rank for all.
