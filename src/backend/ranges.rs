@@ -8,6 +8,8 @@ use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use clap::ValueEnum;
+
 use super::libraries::{Opened, SearchPaths};
 use crate::base::SrcSpan;
 
@@ -17,7 +19,7 @@ type ExportTable = unsafe extern "C" fn(u32) -> *const c_void;
 type Initialize = unsafe extern "C" fn(ExportTable) -> c_int;
 
 /// The vendor's library that receives the ranges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RangeLibrary {
     Nvtx,
     Roctx,

@@ -112,7 +112,7 @@ impl DType {
 
     /// Loads consecutive elements into `values`, as many as both slices have.
     pub fn load_all(self, bytes: &[u8], values: &mut [f64]) {
-        // One loop per type, so that the compiler can vectorize it.
+        // Each type has a loop of its own, so that the compiler can vectorize it.
         match self {
             DType::F64 => load_each(bytes, values, |element| DType::F64.load(element), 8),
             DType::F32 => load_each(bytes, values, |element| DType::F32.load(element), 4),
@@ -162,7 +162,7 @@ impl DType {
 
     /// Stores consecutive elements, as many as both slices have, each as [`DType::store`] does.
     pub fn store_all(self, values: &[f64], bytes: &mut [u8]) {
-        // One loop per type, as for `load_all`.
+        // Each type has a loop of its own, as in `load_all`.
         match self {
             DType::F64 => store_each(values, bytes, |value, element| DType::F64.store(value, element), 8),
             DType::F32 => store_each(values, bytes, |value, element| DType::F32.store(value, element), 4),

@@ -29,7 +29,7 @@ impl SourceMap {
 
     /// Adds a text and returns the offset of its first byte; `None` if the map is full (4 GiB).
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<Arc<str>>) -> Option<u32> {
-        // One byte separates files, so that the end of one is not the start of the next.
+        // A byte separates files, so that the end of one is not the start of the next.
         let start = match self.sources.last() {
             None => 0,
             Some(last) => u32::try_from(last.start as usize + last.text.len() + 1).ok()?,

@@ -4,6 +4,7 @@
 //! decimal ones (GB/s).
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,11 @@ impl Nanos {
     /// Rounds seconds to whole nanoseconds.
     pub fn from_secs_f64(seconds: f64) -> Nanos {
         Nanos::rounded(seconds * 1e9)
+    }
+
+    /// The time as the standard library has it; zero for a negative one.
+    pub fn duration(self) -> Duration {
+        Duration::from_nanos(self.0.max(0) as u64)
     }
 
     /// The duration in seconds.

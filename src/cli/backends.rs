@@ -88,10 +88,10 @@ pub fn choose(wanted: BackendSetting, settings: &Settings, request: GpuRequest) 
         BackendSetting::Auto => match cuda::find(&environment::library_paths()) {
             Ok(_) => request.cuda(),
             // An installed driver that does not work is an error and not a reason to simulate.
-            Err(NoDriver::Fails(error)) => Err(failed(error)),
+            Err(NoDriver::Fails(error)) => Err(error.into()),
             Err(no_cuda) => match hip::find(&environment::rocm_paths()) {
                 Ok(_) => request.hip(),
-                Err(NoDriver::Fails(error)) => Err(failed(error)),
+                Err(NoDriver::Fails(error)) => Err(error.into()),
                 Err(NoDriver::Absent(_)) => simulate(settings, &no_cuda.to_string()),
                 Err(NoDriver::NoDevice(no_hip)) => simulate(settings, &format!("{no_cuda}; {no_hip}")),
             },
@@ -146,7 +146,7 @@ impl GpuRequest<'_> {
             (device, None) => (device.unwrap_or(0), self.ranks),
         };
         let devices: Result<Vec<A>, ExecError> = (first..first.saturating_add(count)).map(open).collect();
-        let backend = Gpu::new(devices.map_err(failed)?, kernel_cache()).with_ranges(self.ranges);
+        let backend = Gpu::new(devices?, kernel_cache()).with_ranges(self.ranges);
         let backend = backend.with_peers(self.launched_rank.map(|launched_rank| launched_rank.peers.clone()));
         Ok(OpenedBackend { backend: Box::new(backend), why: None })
     }
@@ -157,7 +157,7 @@ impl GpuRequest<'_> {
 fn local_device(backend: &'static str, visible: Option<u32>, local_rank: u32) -> Result<u32, CliError> {
     match visible {
         Some(1) => Ok(0),
-        Some(count) if local_rank >= count => Err(failed(ExecError::NoDevice {
+        Some(count) if local_rank >= count => Err(CliError::from(ExecError::NoDevice {
             backend,
             why: format!("this is process {local_rank} of its host, counted from 0, and {count} GPUs are visible"),
             help: Some("start as many processes on a host as it has GPUs".to_owned()),
@@ -177,10 +177,6 @@ pub fn kernel_cache() -> Option<PathBuf> {
             None
         }
     }
-}
-
-fn failed(error: ExecError) -> CliError {
-    CliError::Exec { error, sources: std::sync::Arc::new(crate::base::SourceMap::new()) }
 }
 
 /// The device profile of the simulator, from an embedded or a user's file, with its topology. Environment variables

@@ -11,13 +11,14 @@ use crate::compile::{BoxedDiagnostic, Compiled, RankCount, boxed};
 use crate::config::{Expected, RonKind, Scenario, Settings};
 use crate::ops::user_kernel;
 use crate::plan::RankPlan;
+use crate::render::DiagnosticFormat;
 use crate::schedule::{self, Topology};
 
-use super::diagnostics::{self, DiagnosticsArg};
+use super::diagnostics::{self, FileResults};
 use super::error::CliError;
 use super::{
-    CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, ab, backends, container, exec, kinds, library,
-    load, output, project, scenario as scenarios, suite, sweep,
+    CliResult, ConfigArgs, MAX_RANKS, WorkloadArgs, ab, backends, container, exec, kinds, library, load, output,
+    project, scenario as scenarios, suite, sweep,
 };
 
 #[derive(Debug, Args)]
@@ -41,33 +42,20 @@ pub struct CheckArgs {
     config: ConfigArgs,
 }
 
-pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
+pub fn run(args: CheckArgs, how: DiagnosticFormat) -> CliResult {
     let mut settings = load::settings(&args.config)?;
     if let Some(profile) = &args.profile {
         settings.profile = profile.clone();
     }
-    let mut failed = None;
-    let mut warned = false;
+    let mut results = FileResults::new(how);
     for file in &args.files {
-        // Every file is checked. The errors of all but the last are shown here, those of the last by the caller.
-        match check_file(file, &args, &settings, how) {
-            Ok(warnings) => warned |= warnings > 0,
-            Err(error) => {
-                if let Some(before) = failed.replace(error) {
-                    before.print(how);
-                }
-            }
-        }
+        results.add(check_file(file, &args, &settings, how).map(|warnings| warnings > 0));
     }
-    match failed {
-        Some(error) => Err(error),
-        None if warned && args.strict => Ok(CHECK_FAILED),
-        None => Ok(DONE),
-    }
+    results.end(args.strict)
 }
 
 /// Checks a file of any kind, and returns the number of warnings.
-fn check_file(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg) -> Result<usize, CliError> {
+fn check_file(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticFormat) -> Result<usize, CliError> {
     let path = project::resolve(file)?;
     if !path.ends_with(".ron") {
         return check(file, args, settings, how);
@@ -153,11 +141,11 @@ fn beyond_exec(scenario: &Scenario) -> Vec<(&'static str, String)> {
 }
 
 /// Checks a workload or a module for each world size and returns the number of warnings.
-fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg) -> Result<usize, CliError> {
+fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticFormat) -> Result<usize, CliError> {
     let text = load::find(file, settings)?;
     if let Some(user) = load::user_of_module(&text, settings)? {
         let loaded = load::load(&user, &args.workload, settings, RankCount::Exactly(1))?;
-        if how == DiagnosticsArg::Text {
+        if how == DiagnosticFormat::Text {
             let used = counted(loaded.files.parts.len().saturating_sub(2), "other file");
             output::print(&format!("{}: good: a module, which uses {used}\n", text.name));
         }
@@ -175,7 +163,7 @@ fn check_world(
     (world, first): (u32, bool),
     args: &CheckArgs,
     settings: &Settings,
-    how: DiagnosticsArg,
+    how: DiagnosticFormat,
 ) -> Result<usize, CliError> {
     let loaded = load::load(text, &args.workload, settings, RankCount::Exactly(world))?;
     let profile = backends::profile(settings)?;
@@ -204,7 +192,7 @@ fn check_world(
     if !lints.is_empty() {
         diagnostics::show(lints.iter().map(|one| one.as_ref() as &dyn Diagnostic), &loaded.compiled.sources, how);
     }
-    if how == DiagnosticsArg::Text {
+    if how == DiagnosticFormat::Text {
         output::print(&format!("{}: good: {}\n", loaded.compiled.name, summary(&loaded.compiled, topology)));
     }
     Ok(diagnostics::warnings(&lints))

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use clap::ValueEnum;
 use miette::{Diagnostic, Severity};
 
 use crate::base::{SourceMap, counted};
@@ -11,33 +10,11 @@ use crate::config::ConfigError;
 use crate::render::{self, DiagnosticFormat};
 
 use super::error::CliError;
-use super::{CliResult, DONE, output};
-
-/// Values of `--diagnostics`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum DiagnosticsArg {
-    /// For people, on standard error
-    #[default]
-    Text,
-    /// One JSON object on a line for each, on standard output
-    Json,
-    /// Commands that GitHub's workflows show beside the lines, on standard output
-    Github,
-}
-
-impl DiagnosticsArg {
-    fn format(self) -> DiagnosticFormat {
-        match self {
-            DiagnosticsArg::Text => DiagnosticFormat::Text,
-            DiagnosticsArg::Json => DiagnosticFormat::Json,
-            DiagnosticsArg::Github => DiagnosticFormat::GitHub,
-        }
-    }
-}
+use super::{CHECK_FAILED, CliResult, DONE, output};
 
 impl CliError {
     /// Shows the error.
-    pub fn print(&self, how: DiagnosticsArg) {
+    pub fn print(&self, how: DiagnosticFormat) {
         let empty = SourceMap::new();
         let (all, sources): (Vec<&dyn Diagnostic>, &SourceMap) = match self {
             CliError::Source { diagnostics, sources, .. } => {
@@ -60,7 +37,7 @@ impl CliError {
 }
 
 /// Shows diagnostics, and in text form their number.
-pub fn show<'a>(all: impl IntoIterator<Item = &'a dyn Diagnostic>, sources: &SourceMap, how: DiagnosticsArg) {
+pub fn show<'a>(all: impl IntoIterator<Item = &'a dyn Diagnostic>, sources: &SourceMap, how: DiagnosticFormat) {
     show_noted(all, sources, how, "");
 }
 
@@ -68,37 +45,37 @@ pub fn show<'a>(all: impl IntoIterator<Item = &'a dyn Diagnostic>, sources: &Sou
 pub fn show_noted<'a>(
     all: impl IntoIterator<Item = &'a dyn Diagnostic>,
     sources: &SourceMap,
-    how: DiagnosticsArg,
+    how: DiagnosticFormat,
     note: &str,
 ) {
     let mut text = String::new();
     let mut counts = [0; 3];
     for one in all {
-        if how == DiagnosticsArg::Text && !text.is_empty() {
+        if how == DiagnosticFormat::Text && !text.is_empty() {
             text.push('\n');
         }
-        text += &render::diagnostic(one, sources, how.format(), output::error_style());
+        text += &render::diagnostic(one, sources, how, output::error_style());
         counts[level(one)] += 1;
     }
-    match how {
-        DiagnosticsArg::Text => print_text(&format!("{text}{}{note}\n", numbers(counts))),
-        DiagnosticsArg::Json => output::print(&text),
-        DiagnosticsArg::Github => output::print_data(&text),
+    if how == DiagnosticFormat::Text {
+        text += &format!("{}{note}\n", numbers(counts));
     }
+    print(&text, how);
 }
 
 /// Shows one diagnostic without a count.
-pub fn show_one(one: &dyn Diagnostic, sources: &SourceMap, how: DiagnosticsArg) {
-    let text = render::diagnostic(one, sources, how.format(), output::error_style());
-    match how {
-        DiagnosticsArg::Text => print_text(&text),
-        DiagnosticsArg::Json => output::print(&text),
-        DiagnosticsArg::Github => output::print_data(&text),
-    }
+pub fn show_one(one: &dyn Diagnostic, sources: &SourceMap, how: DiagnosticFormat) {
+    print(&render::diagnostic(one, sources, how, output::error_style()), how);
 }
 
-fn print_text(text: &str) {
-    if output::error_style().color { output::eprint_styled(text) } else { output::eprint(text) }
+/// Prints formatted diagnostics where their format belongs.
+fn print(text: &str, how: DiagnosticFormat) {
+    match how {
+        DiagnosticFormat::Text if output::error_style().color => output::eprint_styled(text),
+        DiagnosticFormat::Text => output::eprint(text),
+        DiagnosticFormat::Json => output::print(text),
+        DiagnosticFormat::Github => output::print_data(text),
+    }
 }
 
 fn level(diagnostic: &dyn Diagnostic) -> usize {
@@ -125,13 +102,46 @@ pub fn warnings(all: &[BoxedDiagnostic]) -> usize {
     all.iter().filter(|one| level(one.as_ref()) == 1).count()
 }
 
-/// Ends a command with the syntax errors of a parsed text; `Ok` if it has none.
-pub fn syntax_errors(parsed: Parsed) -> CliResult {
-    match parsed.errors.is_empty() {
-        true => Ok(DONE),
-        false => {
-            let (diagnostics, sources) = (parsed.errors, Arc::new(parsed.sources));
-            Err(CliError::Source { diagnostics, sources, check: None })
+/// Fails with the syntax errors of a parsed text, if it has any.
+pub fn syntax_errors(parsed: Parsed) -> Result<(), CliError> {
+    if parsed.errors.is_empty() {
+        return Ok(());
+    }
+    let (diagnostics, sources) = (parsed.errors, Arc::new(parsed.sources));
+    Err(CliError::Source { diagnostics, sources, check: None })
+}
+
+/// The combined result for many files. A file that fails does not prevent the others.
+pub struct FileResults {
+    how: DiagnosticFormat,
+    found: bool,
+    last_error: Option<CliError>,
+}
+
+impl FileResults {
+    pub fn new(how: DiagnosticFormat) -> FileResults {
+        FileResults { how, found: false, last_error: None }
+    }
+
+    /// Adds the result for a file, which is true if it needs a change or has warnings. Prints the error before it; the caller of
+    /// the command prints the last one.
+    pub fn add(&mut self, result: Result<bool, CliError>) {
+        match result {
+            Ok(found) => self.found |= found,
+            Err(error) => {
+                if let Some(before) = self.last_error.replace(error) {
+                    before.print(self.how);
+                }
+            }
+        }
+    }
+
+    /// The result of the command, which fails with `strict` if something was found.
+    pub fn end(self, strict: bool) -> CliResult {
+        match self.last_error {
+            Some(error) => Err(error),
+            None if strict && self.found => Ok(CHECK_FAILED),
+            None => Ok(DONE),
         }
     }
 }

@@ -47,7 +47,7 @@ pub fn run(args: DumpArgs) -> CliResult {
     if args.stage == DumpStage::Ast {
         let parsed = load::parse(&text, &settings)?;
         output::print(&syntax::tree(&parsed.ast));
-        return diagnostics::syntax_errors(parsed);
+        return diagnostics::syntax_errors(parsed).map(|()| DONE);
     }
     let loaded = load::load(&text, &settled.workload, &settings, RankCount::Exactly(1))?;
     let program = loaded.compiled.program();

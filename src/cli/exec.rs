@@ -22,9 +22,10 @@ use crate::base::{counted, shell, stage};
 use crate::exec::Control;
 use crate::measure::RunRecord;
 
-use super::diagnostics::{self, DiagnosticsArg};
+use super::diagnostics;
 use super::error::CliError;
 use super::{CHECK_FAILED, CliResult, DONE, INTERRUPTED, child, launcher, load, output};
+use crate::render::DiagnosticFormat;
 
 pub use args::{ArgumentError, ExecArgs, exec_args, parsed};
 pub use blocks::launch_of_side;
@@ -50,7 +51,7 @@ struct ProcessRole {
     interrupts: Arc<Interrupts>,
 }
 
-pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
+pub fn run(args: ExecArgs, how: DiagnosticFormat) -> CliResult {
     if args.until_input_ends {
         child::until_input_ends()?;
     }
@@ -95,7 +96,7 @@ fn note_unfused(why: &str) {
 }
 
 /// Runs a prepared workload, then prints and writes the results.
-fn finish(ready: &PreparedRun, role: &ProcessRole, how: DiagnosticsArg) -> CliResult {
+fn finish(ready: &PreparedRun, role: &ProcessRole, how: DiagnosticFormat) -> CliResult {
     let PreparedRun { args, loaded, chosen, .. } = ready;
     if role.leads {
         if let Some(why) = &chosen.why {
@@ -150,9 +151,9 @@ fn finish(ready: &PreparedRun, role: &ProcessRole, how: DiagnosticsArg) -> CliRe
 }
 
 /// Prints that the file has warnings, for users who run it without checking it.
-fn note_warnings(loaded: &load::Loaded, how: DiagnosticsArg) {
+fn note_warnings(loaded: &load::Loaded, how: DiagnosticFormat) {
     let warnings = diagnostics::warnings(&loaded.compiled.lint());
-    if warnings > 0 && how == DiagnosticsArg::Text {
+    if warnings > 0 && how == DiagnosticFormat::Text {
         let them = if warnings == 1 { "it" } else { "them" };
         let command = loaded.check.as_deref().unwrap_or("aorta check");
         output::eprint(&format!("{}: `{command}` shows {them}.\n", counted(warnings, "warning")));

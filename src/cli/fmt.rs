@@ -1,18 +1,18 @@
 //! `aorta fmt`: formats files.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use similar::TextDiff;
 
 use crate::config::{Settings, format_ron};
+use crate::render::DiagnosticFormat;
 use crate::syntax;
 
-use super::diagnostics::DiagnosticsArg;
+use super::diagnostics::{self, FileResults};
 use super::error::{CliError, InputError};
-use super::{CHECK_FAILED, CliResult, ConfigArgs, DONE, container, load, output};
+use super::{CliResult, ConfigArgs, container, load, output};
 
 /// Time after which the printed difference need not be minimal.
 const DIFF_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,52 +36,19 @@ pub struct FmtArgs {
     config: ConfigArgs,
 }
 
-pub fn run(args: FmtArgs, how: DiagnosticsArg) -> CliResult {
+pub fn run(args: FmtArgs, how: DiagnosticFormat) -> CliResult {
     let settings = load::settings(&args.config)?;
     if args.files.iter().any(|file| file.as_os_str() == "-") {
         return standard_input(&args, &settings, how);
     }
-    let mut outcome = FormatOutcome::new(how);
+    let mut results = FileResults::new(how);
     for path in &args.files {
         match files_of(path) {
-            Ok(files) => files.iter().for_each(|file| outcome.add(file_in_form(file, args.check, &settings))),
-            Err(error) => outcome.add(Err(error.into())),
+            Ok(files) => files.iter().for_each(|file| results.add(file_in_form(file, args.check, &settings))),
+            Err(error) => results.add(Err(error.into())),
         }
     }
-    outcome.end(args.check)
-}
-
-/// The combined result for many files. A file that cannot be formatted does not prevent the others.
-struct FormatOutcome {
-    how: DiagnosticsArg,
-    has_changed: bool,
-    last_error: Option<CliError>,
-}
-
-impl FormatOutcome {
-    fn new(how: DiagnosticsArg) -> Self {
-        FormatOutcome { how, has_changed: false, last_error: None }
-    }
-
-    fn add(&mut self, result: Result<bool, CliError>) {
-        match result {
-            Ok(changed) => self.has_changed |= changed,
-            // The caller prints the errors of the last file; those of the others are printed here.
-            Err(error) => {
-                if let Some(before) = self.last_error.replace(error) {
-                    before.print(self.how);
-                }
-            }
-        }
-    }
-
-    fn end(self, check: bool) -> CliResult {
-        match self.last_error {
-            Some(error) => Err(error),
-            None if check && self.has_changed => Ok(CHECK_FAILED),
-            None => Ok(DONE),
-        }
-    }
+    results.end(args.check)
 }
 
 /// The file itself, or all workloads in a folder and its subfolders, sorted by path.
@@ -124,17 +91,10 @@ fn file_in_form(path: &Path, check: bool, settings: &Settings) -> Result<bool, C
     }
     let text = load::read(path, load::FileKind::Workload(settings.max_file_bytes))?;
     let formatted = syntax::format(&text, &load::limits(settings));
-    let changes = formatted.text != text;
-    if check {
-        output::print(&difference(&name, &text, &formatted.text));
-    } else if changes {
-        output::rewrite_file(path, formatted.text.as_bytes())?;
-        output::print(&format!("{name}\n"));
-    }
+    let changes = apply(path, check, &text, &formatted.text)?;
     if !formatted.errors.is_empty() {
         // Locations refer to the file as it is now on disk.
-        let text = if check { text } else { formatted.text };
-        return Err(mistakes(name, text, settings));
+        check_syntax(name, if check { text } else { formatted.text }, settings)?;
     }
     Ok(changes)
 }
@@ -148,9 +108,15 @@ fn ron_in_form(path: &Path, check: bool) -> Result<bool, CliError> {
         let why = "a comma is missing, a bracket, a text or a comment does not close, or it begins with `#`";
         return Err(InputError::unreadable(name, why, Some("`aorta check` says where")).into());
     };
+    apply(path, check, &text, &formatted)
+}
+
+/// Replaces the text of a file by the formatted one, or with `check` only prints the difference. Returns true if they differ.
+fn apply(path: &Path, check: bool, text: &str, formatted: &str) -> Result<bool, CliError> {
+    let name = path.display();
     let changes = formatted != text;
     if check {
-        output::print(&difference(&name, &text, &formatted));
+        output::print(&difference(&name.to_string(), text, formatted));
     } else if changes {
         output::rewrite_file(path, formatted.as_bytes())?;
         output::print(&format!("{name}\n"));
@@ -158,7 +124,7 @@ fn ron_in_form(path: &Path, check: bool) -> Result<bool, CliError> {
     Ok(changes)
 }
 
-fn standard_input(args: &FmtArgs, settings: &Settings, how: DiagnosticsArg) -> CliResult {
+fn standard_input(args: &FmtArgs, settings: &Settings, how: DiagnosticFormat) -> CliResult {
     if args.files.len() > 1 {
         let (why, help) = ("standard input must be the only file", "leave `-` out, or give it alone");
         return Err(InputError::bad_value("one FILE of several", "-", why, help).into());
@@ -170,24 +136,19 @@ fn standard_input(args: &FmtArgs, settings: &Settings, how: DiagnosticsArg) -> C
         true => output::print(&difference(name, &text, &formatted.text)),
         false => output::print_data(&formatted.text),
     }
-    let mut outcome = FormatOutcome::new(how);
-    outcome.add(match formatted.errors.is_empty() {
-        true => Ok(formatted.text != text),
-        false => Err(mistakes(name.to_owned(), text, settings)),
+    let mut results = FileResults::new(how);
+    let changes = formatted.text != text;
+    results.add(match formatted.errors.is_empty() {
+        true => Ok(changes),
+        false => check_syntax(name.to_owned(), text, settings).map(|()| changes),
     });
-    outcome.end(args.check)
+    results.end(args.check)
 }
 
-/// The syntax errors of a text.
-fn mistakes(name: String, text: String, settings: &Settings) -> CliError {
-    match load::parse(&load::WorkloadText { origin: name.clone(), name, text, path: None, check: Vec::new() }, settings)
-    {
-        Ok(parsed) => {
-            let (diagnostics, sources) = (parsed.errors, Arc::new(parsed.sources));
-            CliError::Source { diagnostics, sources, check: None }
-        }
-        Err(error) => error,
-    }
+/// Fails with the syntax errors of a text.
+fn check_syntax(name: String, text: String, settings: &Settings) -> Result<(), CliError> {
+    let text = load::WorkloadText { origin: name.clone(), name, text, path: None, check: Vec::new() };
+    diagnostics::syntax_errors(load::parse(&text, settings)?)
 }
 
 /// The difference between two texts in the format of `diff -u`; empty if they are equal.

@@ -60,8 +60,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 pub use environment::{library_paths, rocm_paths};
 
 use crate::config::{MAX_CYCLE, SyncSetting};
+use crate::render::DiagnosticFormat;
 
-use diagnostics::DiagnosticsArg;
 use error::CliError;
 
 /// A declarative workload language for GPU streams, and its executor.
@@ -72,7 +72,7 @@ struct Cli {
     command: Command,
     /// How errors and warnings are shown
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text", hide_default_value = true)]
-    diagnostics: DiagnosticsArg,
+    diagnostics: DiagnosticFormat,
 }
 
 const AFTER_HELP: &str = "\
@@ -228,7 +228,7 @@ pub fn run() -> ExitCode {
             }
             // Help and version are not failures.
             output::print(&text);
-            return ExitCode::from(with_output_check(DONE, DiagnosticsArg::Text));
+            return ExitCode::from(with_output_check(DONE, DiagnosticFormat::Text));
         }
     };
     let how = cli.diagnostics;
@@ -272,7 +272,7 @@ pub fn run() -> ExitCode {
 }
 
 /// The exit code of a command that has ended with `code`. Lost output turns success into a failure.
-fn with_output_check(code: u8, how: DiagnosticsArg) -> u8 {
+fn with_output_check(code: u8, how: DiagnosticFormat) -> u8 {
     match output::lost_output() {
         Some(lost) if code != INTERRUPTED => {
             let error = CliError::from(lost);

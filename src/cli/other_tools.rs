@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::base::{shell, suggest};
 use crate::config::Settings;
+use crate::measure::cases::NAMED_OPTIONS;
 use crate::syntax;
 
 use super::numbers::whole_number;
@@ -101,9 +102,6 @@ const SIZES: &str = "sizes are parameters of the file, which `aorta show FILE` l
 /// Options that write a file, with the usual name of the file.
 const FILES: [(&str, &str); 4] =
     [("--json", "run.json"), ("--csv", "run.csv"), ("--html", "run.html"), ("--trace", "trace.json")];
-
-/// Options whose value is a pair.
-const PAIRS: [&str; 3] = ["--set", "--env", "--config"];
 
 /// Number of values up to which a range is written as a list.
 const MAX_LISTED: u64 = 16;
@@ -247,7 +245,8 @@ fn stray(word: &str, words: &[String]) -> Option<String> {
     let before = |count: usize| at.checked_sub(count).map(|place| words[place].as_str());
     let written =
         |option: &str, pair: &str| Some(format!("write it without spaces: `{}`", shell::command([option, pair])));
-    if let (Some(option), Some(name)) = (before(2).filter(|option| PAIRS.contains(option)), before(1)) {
+    let takes_pair = |option: &&str| option.strip_prefix("--").is_some_and(|name| NAMED_OPTIONS.contains(&name));
+    if let (Some(option), Some(name)) = (before(2).filter(takes_pair), before(1)) {
         let value = if word == "=" { words.get(at + 1)? } else { word.trim_start_matches('=') };
         return written(option, &format!("{}={value}", name.trim_end_matches('=')));
     }

@@ -15,13 +15,14 @@ use crate::report::plan::{self as report, PlanDocument};
 use crate::report::{PageContent, picture};
 use crate::schedule::{self, Schedule, Topology};
 
-use super::diagnostics::{self, DiagnosticsArg};
+use super::diagnostics;
 use super::error::{CliError, InputError};
 use super::passed::exec_args;
 use super::{
     CliResult, ConfigArgs, DIFFERENT, DONE, MAX_RANKS, WorkloadArgs, backends, container, exec, load, output, outputs,
     suite,
 };
+use crate::render::DiagnosticFormat;
 
 /// Largest number of operations that Graphviz draws within seconds.
 const DOT_OPERATIONS: usize = 2000;
@@ -217,7 +218,7 @@ impl PlannedFile {
         let own = &self.loaded.compiled.ranks[self.rank as usize];
         for found in schedule::lint(&own.program, &own.plan, &self.schedule, &self.profile) {
             if found.severity() == Some(Severity::Warning) {
-                diagnostics::show_one(&found, &self.loaded.compiled.sources, DiagnosticsArg::Text);
+                diagnostics::show_one(&found, &self.loaded.compiled.sources, DiagnosticFormat::Text);
             }
         }
     }

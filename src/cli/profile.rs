@@ -5,7 +5,7 @@ use std::process::Command;
 
 use clap::{Args, ValueEnum};
 
-use crate::backend::ranges::{self, Ranges};
+use crate::backend::ranges::{RangeLibrary, Ranges};
 
 use super::error::InputError;
 use super::{CliResult, environment, load, output};
@@ -81,20 +81,9 @@ impl Tool {
     }
 }
 
-/// The vendor whose ranges the profiled program creates.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum RangesArg {
-    Nvtx,
-    Roctx,
-}
-
 /// The ranges of operations for a profiler, each named by phase, operation and location. `None` if the library is
 /// missing.
-pub fn ranges(kind: RangesArg, loaded: &load::Loaded) -> Option<Ranges> {
-    let kind = match kind {
-        RangesArg::Nvtx => ranges::RangeLibrary::Nvtx,
-        RangesArg::Roctx => ranges::RangeLibrary::Roctx,
-    };
+pub fn ranges(kind: RangeLibrary, loaded: &load::Loaded) -> Option<Ranges> {
     let injection = environment::nvtx_injection();
     let mut ranges = Ranges::open(kind, injection.as_deref(), &environment::library_paths())?;
     let program = loaded.compiled.program();

@@ -10,13 +10,13 @@ use crate::config::Settings;
 use crate::syntax::Ast;
 use crate::syntax::ast::{DeclKind, Expr, Family, Layout, Name, Param, Setting, Signature};
 
-use super::diagnostics::DiagnosticsArg;
 use super::error::CliError;
 use super::load::FileKind;
 use super::{
     CliResult, ConfigArgs, DONE, WorkloadArgs, bundle, check, container, diagnostics, kinds, load, output, project,
     suite,
 };
+use crate::render::DiagnosticFormat;
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
@@ -52,7 +52,7 @@ pub fn run(args: ShowArgs) -> CliResult {
     if !parsed.ast.decls.is_empty() || parsed.errors.is_empty() {
         output::print(&describe(&parsed));
     }
-    diagnostics::syntax_errors(parsed)
+    diagnostics::syntax_errors(parsed).map(|()| DONE)
 }
 
 /// Shows a scenario, a suite, a bundle or a record: its contents, settings and the run that it describes.
@@ -69,7 +69,7 @@ fn page(args: &ShowArgs, resolved: &str) -> CliResult {
         return Ok(DONE);
     }
     if resolved.ends_with(".ron") && suite::is_suite(resolved)? {
-        output::print(&suite::check(resolved, &args.config, DiagnosticsArg::default())?);
+        output::print(&suite::check(resolved, &args.config, DiagnosticFormat::default())?);
         return Ok(DONE);
     }
     output::print(&check::scenario(&args.file, &WorkloadArgs::default(), &args.config)?);

@@ -16,10 +16,10 @@ use crate::report;
 
 use super::cases::{self, Runner};
 use super::child::Interrupt;
-use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
 use super::passed::exec_args;
 use super::{CliResult, ConfigArgs, DONE, INTERRUPTED, container, exec, library, load, output, project};
+use crate::render::DiagnosticFormat;
 
 pub use args::{RunArgs, SuiteArgs};
 use plan::{MachineCapabilities, SuitePlan};
@@ -185,7 +185,7 @@ fn simulated(name: &str, config: &ConfigArgs) -> Result<Vec<SuitePlan>, CliError
 /// # Errors
 ///
 /// A case is invalid on any machine.
-pub fn check(name: &str, config: &ConfigArgs, how: DiagnosticsArg) -> Result<String, CliError> {
+pub fn check(name: &str, config: &ConfigArgs, how: DiagnosticFormat) -> Result<String, CliError> {
     let mut planned = simulated(name, config)?;
     let (suite, text) = plan::find(name)?;
     let (_, mistakes) = SuiteFile::read(&suite.name, &text);

@@ -19,11 +19,11 @@ use crate::report;
 
 use super::cases::{self, PlannedCase, Runner, journal};
 use super::child::Interrupt;
-use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
 use super::load::FileKind;
 use super::passed::{ArgumentError, PassedOptions, exec_args};
 use super::{CliResult, DONE, INTERRUPTED, exec, load, output, project};
+use crate::render::DiagnosticFormat;
 
 pub use args::SweepArgs;
 pub use scenario::{check as check_axes, check_program, words as scenario_words};
@@ -46,7 +46,7 @@ struct Sweep {
     order: Option<CaseOrder>,
 }
 
-pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
+pub fn run(args: SweepArgs, how: DiagnosticFormat) -> CliResult {
     cases::check("sweep", &args.page, &args.files)?;
     let args = scenario::completed(args)?;
     let mut sweep = ready(&args, how)?;
@@ -88,14 +88,14 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
 }
 
 /// Fails if the sweep of a scenario, given as an argument, cannot run.
-pub fn check(file: &str, how: DiagnosticsArg) -> Result<(), CliError> {
+pub fn check(file: &str, how: DiagnosticFormat) -> Result<(), CliError> {
     let args = exec::parsed::<SweepArgs>("sweep", &[file.to_owned()]);
     let args = args.map_err(|mistake| mistake.of("the scenario", file))?;
     ready(&scenario::completed(args)?, how).map(drop)
 }
 
 /// Plans the cases, and checks that at least one can run.
-fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
+fn ready(args: &SweepArgs, how: DiagnosticFormat) -> Result<Sweep, CliError> {
     if args.file == "-" {
         let why = "a sweep reads its file once for each case, and standard input can be read once".to_owned();
         return Err(InputError::Axes { why, help: "write the text to a file, and name that file".to_owned() }.into());

@@ -4,7 +4,10 @@
 //! Times of a diagnostic run are not meaningful. The run does not wait for single collectives, since ranks may issue
 //! them in different orders.
 
+use clap::ValueEnum;
 use miette::LabeledSpan;
+
+use crate::base::named::named;
 
 use super::control::Control;
 use super::driver::Fault;
@@ -15,13 +18,15 @@ use super::observe::Timing;
 use super::ranks::Ranks;
 use super::session::{LaunchMode, RING, Session, at_operation, device};
 
-/// The kind of failure to look for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Diagnosis {
-    /// A hang: operations are issued as usual, and lanes are inspected when an iteration does not end.
-    Hang,
-    /// A failing operation: each operation completes before the next is issued.
-    Fault,
+named! {
+    /// The kind of failure to look for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+    pub enum Diagnosis {
+        /// A hang: operations are issued as usual, and lanes are inspected when an iteration does not end.
+        Hang = "hang",
+        /// A failing operation: each operation completes before the next is issued.
+        Fault = "fault",
+    }
 }
 
 impl Ranks {

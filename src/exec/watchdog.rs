@@ -247,7 +247,7 @@ fn stuck(ranks: &[Watched], seen: &mut [(u64, Instant)]) -> Option<ExecError> {
         if rank.count() != *count || rank.progress.is_over() {
             (*count, *since) = (rank.count(), Instant::now());
         }
-        let timeout = Duration::from_nanos(rank.outline.timeout.0.max(0) as u64);
+        let timeout = rank.outline.timeout.duration();
         if found.is_none() && since.elapsed() > timeout.saturating_add(MARGIN) {
             found = Some(rank.no_return_error());
         }

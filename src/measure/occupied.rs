@@ -40,7 +40,7 @@ mod tests {
     fn few_changes_stay_and_many_become_means() {
         let record = |at: i64, units: f64| OccupiedRecord { at_ns: Nanos(at), units };
         assert_eq!(occupied(&[(Nanos(0), 64), (Nanos(9), 16)]), [record(0, 2.0), record(9, 0.5)]);
-        // One of two units is occupied every second nanosecond, and none at the end.
+        // Every second nanosecond one of two units is occupied; at the end none is.
         let mut changes: Vec<(Nanos, u32)> = (0..100_000).map(|at| (Nanos(at), 32 * (at as u32 % 2))).collect();
         changes.push((Nanos(100_000), 0));
         let entries = occupied(&changes);

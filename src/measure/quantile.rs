@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn bursts_count_less_than_single_ones() {
-        // One sample in twenty exceeds the percentile: each alone, or five in a row.
+        // A twentieth of the samples exceeds the percentile: each alone, or five in a row.
         let alone: Vec<f64> = (0..1000).map(|index| if index % 20 == 3 { 9.0 } else { 1.0 }).collect();
         let bursts: Vec<f64> = (0..1000).map(|index| if index % 97 < 5 { 9.0 } else { 1.0 }).collect();
         assert_eq!(effective(&alone, 95.0), 1000.0);

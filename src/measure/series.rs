@@ -1,6 +1,6 @@
 //! Properties of a series of samples: trend, two modes, autocorrelation.
 //!
-//! All tests use ranks or medians, so that outliers neither cause nor hide an alarm. Independent of units.
+//! The tests use ranks or medians, so that outliers neither cause nor hide an alarm, and results do not depend on units.
 
 use super::stats::{median, percentile, sorted};
 

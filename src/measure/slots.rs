@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(variation(&exact, 3), Some(0.0));
         assert!(variation(&exact, 1).unwrap() > 0.9);
         assert_eq!((variation(&exact[..3], 3), variation(&[], 3)), (None, None));
-        // One slot: the sample standard deviation over the mean.
+        // With a single slot, it is the sample standard deviation over the mean.
         let cv = (((1.0f64 - 2.0).powi(2) + 0.0 + 1.0) / 2.0).sqrt() / 2.0;
         assert!((variation(&[1.0, 2.0, 3.0], 1).unwrap() - cv).abs() < 1e-12);
     }

@@ -269,7 +269,7 @@ impl<'a> Analyzer<'a> {
             Value::Range { from, to, reversed: true } => Box::new((from..to).rev().map(Value::int)),
             Value::List(items) => Box::new((0..items.len()).map(move |index| items[index].clone())),
             Value::Unknown => {
-                // One turn with an unknown variable, to find the errors in the body.
+                // Expands the body once with an unknown variable, to find its errors.
                 Box::new(std::iter::once(Value::Unknown))
             }
             other => {

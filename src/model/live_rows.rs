@@ -134,9 +134,9 @@ mod tests {
 
     #[test]
     fn rows_follow_from_the_operations_that_produce_them() {
-        // One rank sends all rows to itself, so each buffer is full.
+        // A single rank sends all rows to itself, so each buffer is full.
         assert_eq!(live(1, EXPERTS), "");
-        // Of the room for 256 rows, 64 hold data if the ranks exchange equally many.
+        // If the ranks exchange equally many rows, 64 of the 256 rows of a buffer hold data.
         let flops = 2 * 64 * 16 * 8;
         assert_eq!(
             live(4, EXPERTS),
@@ -160,7 +160,7 @@ mod tests {
         let flops = |rows: u64| 2 * rows * 16 * 8;
         let both = "fill(9 -> counts[0][0]) fill(20 -> counts[1][0]) fill(5 -> counts[1][1])";
         assert_eq!(counted(both), format!("grouped_gemm 25, {} FLOP", flops(25)));
-        // One number is not known, or is overwritten.
+        // The second number is not known, or is overwritten.
         assert_eq!(counted("fill(20 -> counts[1][0])"), format!("grouped_gemm ~64, {} FLOP", flops(64)));
         let overwritten = format!("{both} map(counts[1] + 1 -> counts[1])");
         assert_eq!(counted(&overwritten), format!("grouped_gemm ~64, {} FLOP", flops(64)));

@@ -152,7 +152,7 @@ pub(super) fn spatial_word_help(option: &str, word: &str) -> Option<String> {
 /// The option among `known` that an unknown one probably means: its name here, or one that is spelled alike. `None` if no option
 /// is similar.
 pub(super) fn option_instead<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    // These have another unit.
+    // `tflops` and the like are in another unit than `flops`.
     if name.ends_with("flops") && name != "flops" {
         return None;
     }

@@ -1,7 +1,6 @@
 //! Properties of a large GPU by which kernels choose their grids and blocks.
 //!
-//! These constants are the same for every device of a run, so that the kernels, their costs and the order of summation are the
-//! same, too.
+//! Every device of a run has the same constants, so that the kernels, their costs and the order of summation are the same, too.
 
 use super::kernel::BLOCK;
 use super::{Cost, Tensor};

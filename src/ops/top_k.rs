@@ -158,7 +158,7 @@ enum Candidates {
     Short,
     /// The row; 32 threads sort all of it.
     Sorted,
-    /// All elements of the row.
+    /// The kernel reads the elements of the row.
     Row,
     /// The candidates that the previous kernel selected from parts of each row.
     Parts,

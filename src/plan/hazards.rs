@@ -42,7 +42,7 @@ impl Waits {
 
     fn add(&mut self, stream: StreamId, at: IssuedOp, reason: Reason) {
         match &mut self.by_stream[stream.index()] {
-            // Both reasons hold. The one by memory is kept, because declarations are recorded elsewhere too.
+            // Two reasons for the same dependency: keeps the one by memory, since `after` is recorded elsewhere too.
             Some((known, why @ Reason::After { .. })) if *known == at && matches!(reason, Reason::Data { .. }) => {
                 *why = reason;
             }

@@ -6,6 +6,7 @@ mod github;
 mod json;
 mod text;
 
+use clap::ValueEnum;
 use miette::{Diagnostic, Severity};
 
 use crate::base::SourceMap;
@@ -14,16 +15,16 @@ pub use github::github;
 pub use json::json;
 pub use text::text;
 
-/// Output format of diagnostics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Output format of diagnostics: the values of `--diagnostics`, with their help.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DiagnosticFormat {
-    /// For people: see [`text()`].
+    /// For people, on standard error
     #[default]
     Text,
-    /// For programs: see [`json()`].
+    /// One JSON object on a line for each, on standard output
     Json,
-    /// For GitHub: see [`github()`].
-    GitHub,
+    /// Commands that GitHub's workflows show beside the lines, on standard output
+    Github,
 }
 
 /// Appearance of text.
@@ -45,7 +46,7 @@ pub fn diagnostic(diagnostic: &dyn Diagnostic, sources: &SourceMap, format: Diag
     match format {
         DiagnosticFormat::Text => text(diagnostic, sources, style),
         DiagnosticFormat::Json => json(diagnostic, sources),
-        DiagnosticFormat::GitHub => github(diagnostic, sources),
+        DiagnosticFormat::Github => github(diagnostic, sources),
     }
 }
 

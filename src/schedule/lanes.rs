@@ -92,7 +92,7 @@ fn share(program: &Program, streams: &[usize], count: usize, groups: &mut Vec<Ve
         deal(streams, count, groups);
         return;
     }
-    // One lane per class, and the rest where most streams would share one.
+    // Each class gets a lane; the other lanes go to the classes with the most streams for a lane.
     let mut lanes: Vec<(LaneClass, usize)> = by_kind.keys().map(|&kind| (kind, 1)).collect();
     for _ in by_kind.len()..count {
         let crowded = lanes

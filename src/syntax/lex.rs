@@ -104,7 +104,7 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
                 at += SIGNS.iter().find(|sign| rest.starts_with(**sign)).map_or(1, |sign| sign.len());
                 TokenKind::Punct
             }
-            // These characters are invalid, but they act as operators so that the piece around them is not cut in two.
+            // `&` and `|` are invalid, but count as operators so that they do not cut the piece around them in two.
             mark @ (b'&' | b'|') => {
                 at += 1 + usize::from(bytes.get(at + 1) == Some(&mark));
                 let meant = if mark == b'&' { "and" } else { "or" };

@@ -72,7 +72,7 @@ impl HostWork {
         files: &mut OpenFiles,
     ) -> Result<HostWork, ExecError> {
         if let Some(time) = spec.cost().hold {
-            return Ok(HostWork::Spin(Duration::from_nanos(time.0.max(0) as u64)));
+            return Ok(HostWork::Spin(time.duration()));
         }
         if let Some(part) = ops::file_part(spec) {
             return FileRead::open(part, address(operands[0]), files).map(HostWork::Read);

@@ -46,7 +46,7 @@ where
         }
     }
     drop(send);
-    let timeout = Duration::from_nanos(timeout.0.max(0) as u64);
+    let timeout = timeout.duration();
     let (mut seen, mut since) = (id_exchange.count(), Instant::now());
     let mut failure: Option<ExecError> = None;
     while drivers.iter().any(Option::is_none) {

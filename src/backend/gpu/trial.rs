@@ -92,7 +92,7 @@ impl<A: Api> Chooser<'_, A> {
             if least.is_some() && (began.elapsed() > TRIAL_BUDGET || wasted > SLOW_BUDGET) {
                 break;
             }
-            let limit = least.map(|least| MAX_RATIO * Duration::from_nanos(least.0.max(0) as u64) + HOST_TIME);
+            let limit = least.map(|least| MAX_RATIO * least.duration() + HOST_TIME);
             let Ok(once) = self.once(trial, &candidate) else { continue };
             if limit.is_some_and(|limit| once > limit) {
                 wasted += 2 * once;

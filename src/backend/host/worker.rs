@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
 
 use crate::backend::system;
 use crate::base::computing::compute;
@@ -157,7 +156,7 @@ fn run(shared: &RankState, op: u32, workspace: &mut Workspace) {
     {
         // A spinning lane would take CPU time from lanes that compute. Declared kernels with a `time` still compute
         // their outputs.
-        std::thread::sleep(Duration::from_nanos(time.0.max(0) as u64));
+        std::thread::sleep(time.duration());
         return;
     }
     let addresses = shared.image.operands(op);

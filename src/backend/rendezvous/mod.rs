@@ -3,9 +3,9 @@
 //! Ranks of one user on one host use a Unix socket. Ranks on several hosts use TCP, and authenticate by a shared
 //! secret. Every frame is sealed with a key of its connection.
 //!
-//! One thread per connection reads incoming frames, so that a failed or dead rank is noticed at once, even while the
-//! others wait for their devices. While iterations are measured, only occasional heartbeats are sent. They carry each
-//! rank's progress, so that a rank that is alive but makes no progress is not waited for forever.
+//! Each connection has a thread that reads incoming frames, so that a failed or dead rank is noticed at once, even while the
+//! others wait for their devices. While iterations are measured, ranks only send occasional heartbeats with their progress,
+//! so that no rank waits forever for one that is alive but makes no progress.
 
 mod frame;
 mod handshake;

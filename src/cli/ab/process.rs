@@ -50,7 +50,7 @@ impl SideProcess {
         let mut process = SideProcess { side: side.clone(), child, timeout: Duration::ZERO };
         match process.answer(WARM_UP_TIMEOUT, interrupt)? {
             BlockMessage::Ready(ready) => {
-                process.timeout = Duration::from_nanos(ready.timeout.0.max(0) as u64) + BLOCK_MARGIN;
+                process.timeout = ready.timeout.duration() + BLOCK_MARGIN;
                 Ok((process, *ready))
             }
             other => Err(process.ended(Some(format!("it began with {other:?}")), None)),

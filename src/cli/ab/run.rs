@@ -72,7 +72,7 @@ pub fn run(plan: &AbPlan, interrupt: &Interrupt) -> Result<CompletedAb, Failure>
     let ungated;
     if let Some(why) = pacing_warning(&ready) {
         ungated = AbPlan { sides: plan.sides.clone().map(SideArgs::ungated), ..*plan };
-        // Both processes must end before new ones begin.
+        // The processes must end before new ones begin.
         run.finish_all()?;
         run = AbRun::new(&ungated, interrupt);
         (ready, why_fresh) = run.open()?;

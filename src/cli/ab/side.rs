@@ -4,10 +4,8 @@ use crate::base::shell;
 use crate::cli::error::InputError;
 use crate::cli::exec::ExecArgs;
 use crate::cli::passed::exec_args;
+use crate::measure::cases::NAMED_OPTIONS;
 use crate::measure::paired::AbSide;
-
-/// Options that can be repeated.
-const SEVERAL: [&str; 3] = ["--set", "--env", "--config"];
 
 /// The option that sets whether iterations are gated.
 const GATE: &str = "--gate=";
@@ -69,5 +67,5 @@ impl SideArgs {
 fn overridden(word: &str, own: &[String]) -> bool {
     let option = word.split_once('=').map_or(word, |(option, _)| option);
     let again = |own: &String| own == option || own.split_once('=').is_some_and(|(name, _)| name == option);
-    !SEVERAL.contains(&option) && own.iter().any(again)
+    !option.strip_prefix("--").is_some_and(|name| NAMED_OPTIONS.contains(&name)) && own.iter().any(again)
 }

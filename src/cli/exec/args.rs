@@ -2,19 +2,20 @@
 
 use std::path::PathBuf;
 
+use clap::Args;
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, ValueEnum};
 
+use crate::backend::ranges::RangeLibrary;
 use crate::config::{
     BackendSetting, CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, MAX_ITERATIONS, ObserveSetting,
     Scenario, Settings,
 };
+use crate::exec::Diagnosis;
 
 use crate::cli::error::InputError;
 use crate::cli::expected::ExpectedArgs;
 use crate::cli::numbers::{NO_NUMBER, parse_error_text, whole_number};
 use crate::cli::outputs::RunOutputs;
-use crate::cli::profile::RangesArg;
 use crate::cli::{ConfigArgs, WorkloadArgs};
 
 const AFTER_HELP: &str = "\
@@ -24,24 +25,6 @@ prints.";
 
 /// Maximum number of ranks, since each has a thread.
 pub const MAX_RANKS: u32 = 1024;
-
-/// Values of `--diagnose`.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum DiagnoseArg {
-    /// Find where an iteration hangs
-    Hang,
-    /// Find which operation fails
-    Fault,
-}
-
-impl DiagnoseArg {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            DiagnoseArg::Hang => "hang",
-            DiagnoseArg::Fault => "fault",
-        }
-    }
-}
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -111,7 +94,7 @@ pub struct ExecArgs {
     pub outputs: Option<PathBuf>,
     /// Add named ranges for a profiler. Set by `aorta profile`.
     #[arg(long, hide = true)]
-    pub ranges: Option<RangesArg>,
+    pub ranges: Option<RangeLibrary>,
     /// Set an environment variable for the vendor's driver
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
@@ -126,7 +109,7 @@ pub struct ExecArgs {
     pub blocks: bool,
     /// Find the operation that failed. Set when a failed run starts itself again.
     #[arg(long, hide = true)]
-    pub diagnose: Option<DiagnoseArg>,
+    pub diagnose: Option<Diagnosis>,
     #[command(flatten)]
     pub config: ConfigArgs,
     /// The scenario that these arguments have been completed by; `None` without one.

@@ -5,18 +5,17 @@
 use crate::backend;
 use crate::exec::{self, Diagnosis, ExecError};
 
-use super::args::DiagnoseArg;
 use super::measuring::RunContext;
 use super::multi_process;
 use super::restart::restart;
-use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::CliError;
 use crate::cli::{CliResult, FAILED, output};
+use crate::render::DiagnosticFormat;
 
 /// The actions when a run fails.
 #[derive(Clone, Copy, Debug)]
 pub struct OnFailure {
-    how: DiagnosticsArg,
+    how: DiagnosticFormat,
     /// The rank of this process; `None` if no launcher has started several.
     rank: Option<u32>,
     /// True if the command can run again: it is not a second run already, no profiler is attached, and its file can be
@@ -25,7 +24,7 @@ pub struct OnFailure {
 }
 
 impl OnFailure {
-    pub fn of(args: &super::ExecArgs, how: DiagnosticsArg) -> OnFailure {
+    pub fn of(args: &super::ExecArgs, how: DiagnosticFormat) -> OnFailure {
         OnFailure {
             how,
             rank: None,
@@ -34,7 +33,7 @@ impl OnFailure {
     }
 
     /// Returns the actions for one of several processes, which never runs the command again.
-    pub fn once(how: DiagnosticsArg, rank: u32) -> OnFailure {
+    pub fn once(how: DiagnosticFormat, rank: u32) -> OnFailure {
         OnFailure { how, rank: Some(rank), again: false }
     }
 
@@ -45,13 +44,13 @@ impl OnFailure {
             return;
         }
         let what = match failure {
-            ExecError::Late { .. } => DiagnoseArg::Fault,
-            _ => DiagnoseArg::Hang,
+            ExecError::Late { .. } => Diagnosis::Fault,
+            _ => Diagnosis::Hang,
         };
         error.print(self.how);
         output::eprint(match what {
-            DiagnoseArg::Hang => "Running it once more, with a mark at each operation, to find where it hangs:\n",
-            DiagnoseArg::Fault => "Running it once more, one operation after the other, to find which one fails:\n",
+            Diagnosis::Hang => "Running it once more, with a mark at each operation, to find where it hangs:\n",
+            Diagnosis::Fault => "Running it once more, one operation after the other, to find which one fails:\n",
         });
         // Returns only if the process cannot be replaced. The error has been printed already.
         let _ = restart(&["--diagnose", what.name()], &[]);
@@ -70,19 +69,18 @@ impl OnFailure {
 
 impl RunContext<'_> {
     /// Searches for the operation that failed.
-    pub(super) fn diagnose(&self, what: DiagnoseArg) -> CliResult {
+    pub(super) fn diagnose(&self, what: Diagnosis) -> CliResult {
         let schedules = self.schedules();
         let ranks = exec::RankSchedule::all(0, &self.loaded.compiled.ranks, &schedules);
         let opened = exec::prepare_ranks(&ranks, self.chosen.backend.as_ref(), &self.exec_options());
-        let (diagnosis, nothing) = match what {
-            DiagnoseArg::Hang => (Diagnosis::Hang, "It did not hang again: its first iterations completed.\n"),
-            DiagnoseArg::Fault => (
-                Diagnosis::Fault,
+        let nothing = match what {
+            Diagnosis::Hang => "It did not hang again: its first iterations completed.\n",
+            Diagnosis::Fault => {
                 "It did not fail again with one operation after the other: the failure depends on concurrency, as a race \
-                 does, or on the machine.\n",
-            ),
+                 does, or on the machine.\n"
+            }
         };
-        let found = opened.and_then(|mut ranks| ranks.diagnose(diagnosis, &self.control));
+        let found = opened.and_then(|mut ranks| ranks.diagnose(what, &self.control));
         found.map_err(|error| self.failed(error))?;
         output::eprint(nothing);
         Ok(FAILED)

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use super::args::ExecArgs;
 use crate::base::{suggest, units};
-use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::load::{self, FileKind, Loaded};
 use crate::cli::{ab, sweep};
 use crate::config::{Expected, QuantityRange, Scenario};
 use crate::measure::record::{ExpectationRecord, Variant, launched};
 use crate::measure::{RunRecord, metric_unit};
+use crate::render::DiagnosticFormat;
 
 /// Adds an expectation for each limit of a scenario to each variant of a record. Limits apply to measurements only.
 pub(super) fn judged(mut record: RunRecord, scenario: Option<&Scenario>) -> RunRecord {
@@ -54,7 +54,7 @@ pub fn check_scenario(file: &str, args: &ExecArgs, loaded: &Loaded) -> Result<()
     sweep::check_program(scenario, &loaded.compiled.ast, &mut mistakes);
     ab::check_program(file, scenario, &mut mistakes);
     if mistakes.count() == 0 && !scenario.axes.is_empty() {
-        match sweep::check(file, DiagnosticsArg::default()) {
+        match sweep::check(file, DiagnosticFormat::default()) {
             Err(CliError::Input(error)) => mistakes.add(&["axes"], error),
             result => result?,
         }

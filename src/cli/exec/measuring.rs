@@ -28,15 +28,8 @@ pub(super) struct RunContext<'a> {
     /// The environment variable that makes every driver call synchronous, so that nothing can be gated; `None` if none
     /// does.
     pub(super) blocking: Option<&'static str>,
-    pub(super) verify: bool,
-    /// Name of the operations whose hardware counters are read; `None` to read none.
-    counters: Option<&'a str>,
     /// The emulated world's size and the rank in it; `None` without `--emulate`.
     pub(super) emulated: Option<(u32, u32)>,
-    /// True if a profiler is attached.
-    pub(super) profiled: bool,
-    /// Environment variables given to the run, each `NAME=VALUE`.
-    pub(super) variables: &'a [String],
     pub(super) role: &'a ProcessRole,
     pub(super) control: Arc<Control>,
     results: &'a ResultOutputs,
@@ -63,11 +56,7 @@ impl<'a> RunContext<'a> {
             loaded,
             chosen,
             blocking,
-            verify: args.verify,
-            counters: args.counters.as_deref(),
             emulated: args.emulate.map(|world| (world, args.rank)),
-            profiled: args.ranges.is_some(),
-            variables: &args.env,
             role,
             control,
             results,
@@ -229,10 +218,10 @@ impl<'a> RunContext<'a> {
         if record.complete {
             self.results.keep(record.clone());
         }
-        if let Some(name) = self.counters.filter(|_| record.complete) {
+        if let Some(name) = self.args.counters.as_deref().filter(|_| record.complete) {
             failure = failure.or(self.count(&request, name, &mut record));
         }
-        if self.verify && record.complete {
+        if self.args.verify && record.complete {
             self.announce_reference();
             let ranks: Vec<_> = ranks.iter().map(|rank| (rank.number, rank.program, rank.plan)).collect();
             let verify_request = measure::VerifyRequest {

@@ -3,19 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::backend::rendezvous::{JoinOptions, Rendezvous, Transport};
-use crate::base::Nanos;
 use crate::cli::backends::LaunchedRank;
-use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::launcher::Launcher;
 use crate::cli::{CliResult, DONE, environment, secret};
 use crate::config::Settings;
 use crate::exec::{self, Control, ExecError, Peers};
+use crate::render::DiagnosticFormat;
 
 use super::interrupt::Interrupts;
 use super::{ExecArgs, PreparedRun, ProcessRole, failure, finish, prepare};
@@ -51,11 +49,11 @@ struct ProcessOutcome {
 pub(super) fn run(
     launcher: Launcher,
     settled: Result<(ExecArgs, Settings), CliError>,
-    how: DiagnosticsArg,
+    how: DiagnosticFormat,
 ) -> CliResult {
     let waits = |settings: &Settings| {
         // An iteration may take up to its own timeout without progress.
-        (duration(settings.rendezvous), duration(settings.stall).max(2 * duration(settings.timeout)))
+        (settings.rendezvous.duration(), settings.stall.duration().max(2 * settings.timeout.duration()))
     };
     let (timeout, stall) = match &settled {
         Ok((_, settings)) => waits(settings),
@@ -86,11 +84,6 @@ pub(super) fn run(
     let process = Process { launcher, rendezvous: Arc::new(rendezvous), control };
     let result = process.run(settled, how);
     process.conclude(result, how)
-}
-
-/// Converts a time to the standard library's type.
-fn duration(time: Nanos) -> Duration {
-    Duration::from_nanos(time.0.max(0) as u64)
 }
 
 /// True if this process prints its error. Rank 0 reports a lost rank for all.
@@ -124,7 +117,7 @@ impl Process {
         LaunchedRank { local_rank: self.launcher.local_rank, peers: self.rendezvous.clone() }
     }
 
-    fn run(&self, settled: Result<(ExecArgs, Settings), CliError>, how: DiagnosticsArg) -> CliResult {
+    fn run(&self, settled: Result<(ExecArgs, Settings), CliError>, how: DiagnosticFormat) -> CliResult {
         let ready = settled.and_then(|(args, settings)| prepare(args, settings, Some(self)));
         let start = ready.as_ref().map_or_else(|_| Start::failed(), Start::of);
         let all: Vec<Start> = exec::gather(self.rendezvous.as_ref(), "beginning", &start)?;
@@ -170,7 +163,7 @@ impl Process {
 
     /// Collects how each process ended. An error that several have in common is printed by the first of them, and all
     /// exit with its code.
-    fn conclude(&self, result: CliResult, how: DiagnosticsArg) -> CliResult {
+    fn conclude(&self, result: CliResult, how: DiagnosticFormat) -> CliResult {
         let ended = |error: &CliError| matches!(error, CliError::Exec { error: ExecError::Ended, .. });
         let own_outcome = match &result {
             Ok(code) => ProcessOutcome { code: *code, error: None },

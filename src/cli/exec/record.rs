@@ -28,7 +28,7 @@ impl RunContext<'_> {
                  and leave no results in memory"
             ));
         }
-        if self.profiled {
+        if self.args.ranges.is_some() {
             notes.push("the run was profiled: its figures are not a measurement".to_owned());
         }
         if let Some(variable) = self.blocking {
@@ -47,7 +47,7 @@ impl RunContext<'_> {
             emulated: self.emulated.map(|(world, _)| world),
             workload: self.loaded.workload(),
             device: DeviceRecord { facts, ..record.device },
-            environment: environment::describe(&self.role.facts, self.variables),
+            environment: environment::describe(&self.role.facts, &self.args.env),
             program: ProgramRecord { plan: self.plan(schedules), advice: self.advice(schedules), ..record.program },
             source: self.settings.record_text.then(|| source::of(self.args, self.settings, self.loaded)),
             ..record

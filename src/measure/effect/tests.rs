@@ -315,7 +315,7 @@ fn values_without_a_ratio_have_no_effect() {
     assert_eq!(Effect::of(&one(&[1.0; 19]), &one(&[1.0; 20]), 95.0, LowerIsBetter, 0.03), None);
     assert_eq!(Effect::of_values(&[1.0, -1.0], &[1.0], LowerIsBetter, 0.03), None);
     assert_eq!(Effect::exact(f64::INFINITY, 1.0, LowerIsBetter, 0.03), None);
-    // One value per side gives a ratio without an interval.
+    // A single value for each side gives a ratio without an interval.
     let single = Effect::of_values(&[1.0], &[1.5], LowerIsBetter, 0.03).unwrap();
     assert_eq!((single.ratio, single.interval, single.verdict), (1.5, None, Verdict::CannotTell));
     let exact = Effect::exact(2.0, 3.0, LowerIsBetter, 0.03).unwrap();

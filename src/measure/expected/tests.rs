@@ -184,7 +184,7 @@ fn collectives_count_from_when_all_have_come() {
         ranks: Some(2),
         ..op("all_reduce", micros)
     };
-    // One rank waits 5 ms for the other: 1 GiB in 3.25 ms are 330 GB/s.
+    // The first rank waits 5 ms for the second: 1 GiB in 3.25 ms are 330 GB/s.
     let mut run = record(vec![variant("stream", 1, vec![rank(0, vec![reduce(8250)]), rank(1, vec![reduce(3250)])])]);
     let meeting = CollectiveRecord {
         name: "all_reduce".into(),

@@ -53,7 +53,7 @@ pub fn verify(request: &VerifyRequest) -> Result<Option<Verification>, ExecError
     let schedules: Vec<Schedule> = ranks.iter().map(place).collect();
     let rank = |(&(number, program, _), schedule)| RankSchedule { number, program, schedule };
     let opened: Vec<RankSchedule> = ranks.iter().zip(&schedules).map(rank).collect();
-    // One full period and the first iteration again, which also covers data that one iteration leaves for the next.
+    // A full period and the first iteration again, which also covers data that an iteration leaves for the next.
     let iterations = schedules.iter().map(|schedule| schedule.period.len()).max().unwrap_or(0) as u64 + 1;
 
     let mut walk = Verifier::open(ranks, &opened, backend, options)?;

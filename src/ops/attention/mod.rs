@@ -1,7 +1,7 @@
 //! Attention: for each query, the mean of the values, weighted by the softmax of the query's products with the keys.
 //!
-//! One type implements `attention`, its variants for pages and for packed sequences, and their gradients. They share
-//! options, shape rules, references and kernels.
+//! A single type implements `attention`, its variants for pages and for packed sequences, and their gradients, since these
+//! operations share options, shape rules, references and kernels.
 
 mod backward_kernel;
 mod backward_reference;

@@ -28,7 +28,7 @@ pub fn tolerance(
             continue;
         }
         if !row_is_finite {
-            // One infinite element or NaN affects the whole row; every device produces NaN in the same elements.
+            // An infinite element or a NaN affects the whole row; every device produces NaN in the same elements.
             let known = row.iter().any(|x| x.is_nan()) || norm.centred;
             radii.extend(row.iter().map(|_| if known { 0.0 } else { f64::INFINITY }));
             continue;

@@ -113,7 +113,7 @@ __device__ inline Best nothing() { return {MAX ? -C(INFINITE) : C(0), NOWHERE}; 
 // Returns the largest element of a pack, or NaN if one is NaN; the sum of the elements for a mean.
 __device__ inline C joined_pack(const Pack<T, V>& pack) {
 #if HALVES && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  // One instruction compares two elements of 16 bits.
+  // A single instruction compares two elements of 16 bits.
   union Words { Pack<T, V> pack; u32 w[V / 2]; __device__ Words() {} } words;
   words.pack = pack;
 #pragma unroll

@@ -28,7 +28,7 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
             break;
         }
         let at = offset_of(&error);
-        // All errors in a comment or text of another language count as one, reported at its mark.
+        // Errors in a comment or text of another language count as one, reported at its mark.
         let range = foreign.partition_point(|range| range.end <= at);
         let range = foreign.get(range).filter(|range| range.contains(&at));
         let is_mark = matches!(error, SyntaxError::UnexpectedCharacter { .. });
@@ -47,7 +47,7 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
                 reported.pop();
                 reported.push(error);
             }
-            // One error suffices for `else if` without a block.
+            // A single error suffices for `else if` without a block.
             (Some(SyntaxError::MissingBlock { word, at }), SyntaxError::MissingBlock { at: next, .. })
                 if word == "else" && next.offset() == at.offset() + "else ".len() =>
             {
