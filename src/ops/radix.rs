@@ -2,7 +2,7 @@
 //!
 //! Each pass sorts by one digit of the keys. A block processes a tile of consecutive positions: one kernel counts the keys of each
 //! tile per digit, and the next moves them behind those of smaller digits and of earlier tiles, which preserves their order.
-//! Between the two, a third kernel adds up the counts if there are many tiles. A list of one tile is sorted by a single kernel.
+//! Between the two, a third kernel adds up the counts if there are many. A list of one tile is sorted by a single kernel.
 
 use super::kernel::{
     BLOCK, Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
@@ -24,8 +24,9 @@ const MIN_HELD: u64 = 4;
 /// Maximum number of positions per thread.
 const MAX_HELD: u64 = 16;
 
-/// Maximum number of tiles of a list for which each block adds up their counts itself.
-const TILES: u64 = UNITS;
+/// Maximum number of bytes of counts for which each block adds up those of its list itself: the bytes that all blocks read from the
+/// second-level cache in the time of another launch, about 6 µs on an H100.
+const ADDED_BYTES: u64 = 32 << 20;
 
 /// Instructions per position and pass of the kernel that counts, from hardware counters of an H100.
 const PER_COUNTED: f64 = 53.0;
@@ -56,10 +57,13 @@ const EXCHANGES: f64 = 4.0;
 /// Instructions for adding up one count of a tile.
 const PER_COUNT: f64 = 10.0;
 
+/// Size in bytes of a count of a tile, if no kernel replaces it by a sum.
+const COUNT_BYTES: u64 = 2;
+
 /// Number of tiles whose counts a thread of the kernel that adds up counts reads at once.
 const SUMMED_AT_ONCE: u64 = 8;
 /// Number of tiles whose counts a thread of the kernel that moves reads at once.
-const ADDED_AT_ONCE: u64 = 4;
+const ADDED_AT_ONCE: u64 = 8;
 
 /// A sort of several lists of the same length, each on its own.
 ///
@@ -122,7 +126,7 @@ impl Radix {
 
     /// Whether a kernel of its own adds up the counts of tiles. Otherwise, the blocks that move do so.
     fn is_summed(&self) -> bool {
-        self.tiles > TILES
+        self.lists * self.tiles * self.tiles * self.buckets() * COUNT_BYTES > ADDED_BYTES
     }
 
     /// Number of different values of a digit.
@@ -148,7 +152,7 @@ impl Radix {
     pub fn workspace(&self) -> u64 {
         let counted = match self.tiles {
             1 => 0,
-            _ => self.lists * (self.tiles * if self.is_summed() { 4 } else { 2 } + 4) * self.buckets(),
+            _ => self.lists * (self.tiles * if self.is_summed() { 4 } else { COUNT_BYTES } + 4) * self.buckets(),
         };
         self.halves() + counted
     }
@@ -185,7 +189,7 @@ impl Radix {
             let conflicts = CONFLICTS_ALONE * passes * positions as f64;
             return vec![Cost { conflicts, waits: 1.0, exchanges: EXCHANGES * passes, ..cost }];
         }
-        let size = if self.is_summed() { 4 } else { 2 };
+        let size = if self.is_summed() { 4 } else { COUNT_BYTES };
         let counts = tiles * self.buckets();
         // A tile writes a contiguous range for each digit that it has.
         let ranges = (2 * counts.min(positions)) as f64;
@@ -462,7 +466,7 @@ const MOVE: &str = r#"  __shared__ u32 cursor[8][1 << DIGIT], local[1 << DIGIT],
     typedef Pack<Counted, 8> Counts;
     const u32 packs = BINS / 8, own = t % packs, tile = blockIdx.x % TILES;
     u32 sums[8] = {}, earlier[8] = {};
-#pragma unroll 4
+#pragma unroll 8
     for (u32 other = t / packs; other < TILES; other += 256 / packs) {
       Counts counts = ((const Counts*)(counted + (list * TILES + other) * BINS))[own];
 #pragma unroll

@@ -21,7 +21,7 @@ __device__ inline void take(Acc& a, C x, u64) {{ Acc b = {{x}}; a = join(a, b); 
     let place = |before: &str, none: &str| {
         let no_better = if before == ">" { "<=" } else { ">=" };
         format!(
-            r#"struct Acc {{ C v; u32 place; }};
+            r#"{}struct Acc {{ C v; u32 place; }};
 __device__ inline bool ahead(C x, C y) {{ return x {before} y || (x != x && y == y); }}
 __device__ inline Acc none() {{ Acc a = {{{none}, ~0u}}; return a; }}
 __device__ inline Acc join(Acc a, Acc b) {{
@@ -32,28 +32,57 @@ __device__ inline Acc shuffled(Acc a, int mask) {{
   a.place = SHUFFLE_XOR(a.place, mask);
   return a;
 }}
+__device__ inline bool replaces(f64& best, f64 x) {{
+  const bool is_new = !(x {no_better} best) && best == best;
+  best = is_new ? x : best;
+  return is_new;
+}}
+__device__ inline bool replaces(f32& best, f32 x) {{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  // One instruction compares numbers and NaN. The sum turns -0 into +0, since the two are equal.
+  const f32 old = best;
+  best = better(old, x + 0.0f);
+  return float_to_bits(best) != float_to_bits(old);
+#else
+  const bool is_new = !(x {no_better} best) && best == best;
+  best = is_new ? x : best;
+  return is_new;
+#endif
+}}
 __device__ inline void take(Acc& a, C x, u64 place) {{
-  bool better = !(x {no_better} a.v) && a.v == a.v;
-  a.v = better ? x : a.v;
-  a.place = better ? (u32)place : a.place;
+  const bool is_new = replaces(a.v, x);
+  a.place = is_new ? (u32)place : a.place;
 }}
 __device__ inline void settled(Acc& a, u64 first) {{ if (a.place == ~0u) a.place = (u32)first; }}
-"#
+"#,
+            better(before)
         )
     };
-    // Returns the better of two values; NaN wins over any number.
-    let better = |before: &str| format!("a.v {before} b.v || a.v != a.v ? a.v : b.v");
     match function {
         Function::Sum | Function::Mean => plain("0", "a.v + b.v"),
         Function::Prod => plain("1", "a.v * b.v"),
-        Function::Max => plain("-C(INFINITE)", &better(">")),
-        Function::Min => plain("C(INFINITE)", &better("<")),
+        Function::Max => better(">") + &plain("-C(INFINITE)", "better(a.v, b.v)"),
+        Function::Min => better("<") + &plain("C(INFINITE)", "better(a.v, b.v)"),
         Function::ArgMax => place(">", "-C(INFINITE)"),
         Function::ArgMin => place("<", "C(INFINITE)"),
         Function::LogSumExp => log_sum_exp(false),
         Function::LogSumExpAndSum => log_sum_exp(true),
         Function::Sums(count) => sums(count),
     }
+}
+
+/// Returns a function that returns the better of two numbers, of which the first comes `before` the other, or NaN if one is NaN.
+fn better(before: &str) -> String {
+    let instruction = if before == ">" { "max" } else { "min" };
+    format!(
+        r#"__device__ inline f64 better(f64 a, f64 b) {{ return a {before} b || a != a ? a : b; }}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+__device__ inline f32 better(f32 a, f32 b) {{ f32 c; asm("{instruction}.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }}
+#else
+__device__ inline f32 better(f32 a, f32 b) {{ return a {before} b || a != a ? a : b; }}
+#endif
+"#
+    )
 }
 
 /// Returns an accumulator of several sums, one for each output of the expression.
