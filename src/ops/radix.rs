@@ -67,7 +67,7 @@ const COUNT_BYTES: u64 = 2;
 /// Number of tiles whose counts a thread of the kernel that adds up counts reads at once.
 const SUMMED_AT_ONCE: u64 = 8;
 /// Number of tiles whose counts a thread of the kernel that moves reads at once.
-const ADDED_AT_ONCE: u64 = 8;
+const ADDED_AT_ONCE: u64 = 4;
 
 /// A sort of several lists of the same length, each on its own.
 ///
@@ -470,7 +470,7 @@ const MOVE: &str = r#"  __shared__ u32 cursor[8][1 << DIGIT], local[1 << DIGIT],
     typedef Pack<Counted, 8> Counts;
     const u32 packs = BINS / 8, own = t % packs, tile = blockIdx.x % TILES;
     u32 sums[8] = {}, earlier[8] = {};
-#pragma unroll 8
+#pragma unroll 4
     for (u32 other = t / packs; other < TILES; other += 256 / packs) {
       Counts counts = ((const Counts*)(counted + (list * TILES + other) * BINS))[own];
 #pragma unroll

@@ -21,7 +21,7 @@ __device__ inline void take(Acc& a, C x, u64) {{ Acc b = {{x}}; a = join(a, b); 
     let place = |before: &str, none: &str| {
         let no_better = if before == ">" { "<=" } else { ">=" };
         format!(
-            r#"{}struct Acc {{ C v; u32 place; }};
+            r#"struct Acc {{ C v; u32 place; }};
 __device__ inline bool ahead(C x, C y) {{ return x {before} y || (x != x && y == y); }}
 __device__ inline Acc none() {{ Acc a = {{{none}, ~0u}}; return a; }}
 __device__ inline Acc join(Acc a, Acc b) {{
@@ -32,30 +32,13 @@ __device__ inline Acc shuffled(Acc a, int mask) {{
   a.place = SHUFFLE_XOR(a.place, mask);
   return a;
 }}
-__device__ inline bool replaces(f64& best, f64 x) {{
-  const bool is_new = !(x {no_better} best) && best == best;
-  best = is_new ? x : best;
-  return is_new;
-}}
-__device__ inline bool replaces(f32& best, f32 x) {{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  // One instruction compares numbers and NaN. The sum turns -0 into +0, since the two are equal.
-  const f32 old = best;
-  best = better(old, x + 0.0f);
-  return float_to_bits(best) != float_to_bits(old);
-#else
-  const bool is_new = !(x {no_better} best) && best == best;
-  best = is_new ? x : best;
-  return is_new;
-#endif
-}}
 __device__ inline void take(Acc& a, C x, u64 place) {{
-  const bool is_new = replaces(a.v, x);
-  a.place = is_new ? (u32)place : a.place;
+  bool better = !(x {no_better} a.v) && a.v == a.v;
+  a.v = better ? x : a.v;
+  a.place = better ? (u32)place : a.place;
 }}
 __device__ inline void settled(Acc& a, u64 first) {{ if (a.place == ~0u) a.place = (u32)first; }}
-"#,
-            better(before)
+"#
         )
     };
     match function {

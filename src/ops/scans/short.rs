@@ -28,7 +28,9 @@ impl ShortLines {
         let is_short = length > 1 && length * size < LINE && count >= UNITS * u64::from(BLOCK);
         let is_aligned = |pack: &u64| [x, y].iter().all(|tensor| u64::from(tensor.align).is_multiple_of(pack * size));
         let pack = halves((16 / size).min(MAX_PACK)).find(is_aligned)?;
-        (is_flat && is_short && !length.is_multiple_of(pack)).then_some(ShortLines { count, length, pack })
+        // A line that is a pack, or several, needs no exchange.
+        let is_whole = length.is_multiple_of(pack) || pack.is_multiple_of(length);
+        (is_flat && is_short && !is_whole).then_some(ShortLines { count, length, pack })
     }
 
     fn blocks(&self) -> u64 {
@@ -134,5 +136,6 @@ mod tests {
         assert_eq!(packs(DType::F32, &[65536, 33]), None);
         assert_eq!(packs(DType::F32, &[1000, 9]), None);
         assert_eq!(packs(DType::F32, &[65536, 1]), None);
+        assert_eq!(packs(DType::BF16, &[65536, 4]), None);
     }
 }
