@@ -2,7 +2,7 @@
 //!
 //! Each pass sorts by one digit of the keys. A block processes a tile of consecutive positions: one kernel counts the keys of each
 //! tile per digit, and the next moves them behind those of smaller digits and of earlier tiles, which preserves their order.
-//! Between the two, a third kernel adds up the counts if there are many tiles. A list of one tile is sorted by a single kernel.
+//! Between the two, a third kernel adds up the counts if there are many. A list of one tile is sorted by a single kernel.
 
 use super::kernel::{
     BLOCK, Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
@@ -21,11 +21,16 @@ const MIN_BITS: u32 = 5;
 
 /// Minimum number of positions per thread, which registers hold, in lists of several tiles.
 const MIN_HELD: u64 = 4;
-/// Maximum number of positions per thread.
-const MAX_HELD: u64 = 16;
+/// Maximum number of positions per thread in lists of several tiles. A warp ranks its positions one after the other; more tiles with
+/// fewer positions hide more of that latency. With 8 positions instead of 16, a row of 562,200 `f32` took 73 µs instead of 85 on an
+/// H100.
+const MAX_HELD: u64 = 8;
+/// Maximum number of positions per thread in a list of one tile, which a single kernel sorts.
+const MAX_HELD_ALONE: u64 = 16;
 
-/// Maximum number of tiles of a list for which each block adds up their counts itself.
-const TILES: u64 = UNITS;
+/// Maximum number of bytes of counts that all blocks of a pass read to add up those of their lists themselves. Reading more takes longer
+/// than another launch: about 5 µs on an H100, with the counts in the second-level cache.
+const ADDED_BYTES: u64 = 24 << 20;
 
 /// Instructions per position and pass of the kernel that counts, from hardware counters of an H100.
 const PER_COUNTED: f64 = 53.0;
@@ -37,9 +42,9 @@ const PER_MOVED: f64 = 75.0;
 const PER_MOVER: f64 = 700.0;
 
 /// Instructions per position that an SM could issue while the kernel that moves waits for conflicting accesses to
-/// shared memory and for comparisons of digits: on an H100, a pass over 16.8 million positions took 363 µs, 90 µs of
-/// which are instructions.
-const CONFLICTS: f64 = 360.0;
+/// shared memory and for comparisons of digits: on an H100, four passes over 16.8 million positions in 16 lists took 1250 µs with
+/// 8 positions per thread.
+const CONFLICTS: f64 = 280.0;
 /// Instructions per position, as for [`CONFLICTS`], of the single kernel that sorts a short list.
 const CONFLICTS_ALONE: f64 = 110.0;
 /// Instructions per position, as for [`CONFLICTS`], of the kernel that counts.
@@ -55,6 +60,9 @@ const EXCHANGES: f64 = 4.0;
 
 /// Instructions for adding up one count of a tile.
 const PER_COUNT: f64 = 10.0;
+
+/// Size in bytes of a count of a tile, if no kernel replaces it by a sum.
+const COUNT_BYTES: u64 = 2;
 
 /// Number of tiles whose counts a thread of the kernel that adds up counts reads at once.
 const SUMMED_AT_ONCE: u64 = 8;
@@ -103,7 +111,7 @@ impl Radix {
         let passes = all.div_ceil(if is_wide { BITS_WIDE } else { BITS });
         let threads = u64::from(BLOCK);
         let held = match length.div_ceil(threads) {
-            held @ 0..=MAX_HELD => held.max(1),
+            held @ 0..=MAX_HELD_ALONE => held.max(1),
             _ => (lists * length).div_ceil(threads * UNITS).clamp(MIN_HELD, MAX_HELD).next_power_of_two(),
         };
         let tiles = length.div_ceil(held * threads).max(1);
@@ -122,7 +130,7 @@ impl Radix {
 
     /// Whether a kernel of its own adds up the counts of tiles. Otherwise, the blocks that move do so.
     fn is_summed(&self) -> bool {
-        self.tiles > TILES
+        self.lists * self.tiles * self.tiles * self.buckets() * COUNT_BYTES > ADDED_BYTES
     }
 
     /// Number of different values of a digit.
@@ -148,7 +156,7 @@ impl Radix {
     pub fn workspace(&self) -> u64 {
         let counted = match self.tiles {
             1 => 0,
-            _ => self.lists * (self.tiles * if self.is_summed() { 4 } else { 2 } + 4) * self.buckets(),
+            _ => self.lists * (self.tiles * if self.is_summed() { 4 } else { COUNT_BYTES } + 4) * self.buckets(),
         };
         self.halves() + counted
     }
@@ -185,7 +193,7 @@ impl Radix {
             let conflicts = CONFLICTS_ALONE * passes * positions as f64;
             return vec![Cost { conflicts, waits: 1.0, exchanges: EXCHANGES * passes, ..cost }];
         }
-        let size = if self.is_summed() { 4 } else { 2 };
+        let size = if self.is_summed() { 4 } else { COUNT_BYTES };
         let counts = tiles * self.buckets();
         // A tile writes a contiguous range for each digit that it has.
         let ranges = (2 * counts.min(positions)) as f64;

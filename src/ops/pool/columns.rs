@@ -105,19 +105,22 @@ impl Columns {
 }
 
 /// Kernel text: the result of a column. A maximum of 32 bits and its place are one integer, which is larger for a larger number, NaN the
-/// largest, and for an earlier place.
+/// largest, and for an earlier place, which is below 2^31.
 pub const COLUMN: &str = r#"
 #if ORDERED
 typedef u64 Column;
 __device__ inline Column column_of(const Best& best) {
-  // The sum turns -0 into +0, since the two compare as equal.
+  // The sum turns -0 into +0, since the two compare as equal. The lowest bit tells them apart: no two places are equal, so that it
+  // decides nothing.
   const u32 bits = float_to_bits(best.value + 0.0f), order = bits ^ ((u32)((i32)bits >> 31) | 0x80000000u);
-  return (u64)(best.value != best.value ? 0xffffffffu : order) << 32 | (u32)~best.place;
+  const u32 low = ~best.place << 1 | (float_to_bits(best.value) == 0x80000000u);
+  return (u64)(best.value != best.value ? 0xffffffffu : order) << 32 | low;
 }
 __device__ inline void join_column(Column& column, Column other) { column = other > column ? other : column; }
-__device__ inline u32 place_of(Column column) { return ~(u32)column; }
+__device__ inline u32 place_of(Column column) { return ~(u32)column >> 1; }
 __device__ inline C value_of(Column column) {
   const u32 order = (u32)(column >> 32);
+  if (order == 0x80000000u) return bits_to_float((u32)column << 31);
   return bits_to_float(order & 0x80000000u ? order & 0x7fffffffu : ~order);
 }
 #elif PLACES

@@ -41,19 +41,31 @@ __device__ inline void settled(Acc& a, u64 first) {{ if (a.place == ~0u) a.place
 "#
         )
     };
-    // Returns the better of two values; NaN wins over any number.
-    let better = |before: &str| format!("a.v {before} b.v || a.v != a.v ? a.v : b.v");
     match function {
         Function::Sum | Function::Mean => plain("0", "a.v + b.v"),
         Function::Prod => plain("1", "a.v * b.v"),
-        Function::Max => plain("-C(INFINITE)", &better(">")),
-        Function::Min => plain("C(INFINITE)", &better("<")),
+        Function::Max => better(">") + &plain("-C(INFINITE)", "better(a.v, b.v)"),
+        Function::Min => better("<") + &plain("C(INFINITE)", "better(a.v, b.v)"),
         Function::ArgMax => place(">", "-C(INFINITE)"),
         Function::ArgMin => place("<", "C(INFINITE)"),
         Function::LogSumExp => log_sum_exp(false),
         Function::LogSumExpAndSum => log_sum_exp(true),
         Function::Sums(count) => sums(count),
     }
+}
+
+/// Returns a function that returns the better of two numbers, of which the first comes `before` the other, or NaN if one is NaN.
+fn better(before: &str) -> String {
+    let instruction = if before == ">" { "max" } else { "min" };
+    format!(
+        r#"__device__ inline f64 better(f64 a, f64 b) {{ return a {before} b || a != a ? a : b; }}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+__device__ inline f32 better(f32 a, f32 b) {{ f32 c; asm("{instruction}.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }}
+#else
+__device__ inline f32 better(f32 a, f32 b) {{ return a {before} b || a != a ? a : b; }}
+#endif
+"#
+    )
 }
 
 /// Returns an accumulator of several sums, one for each output of the expression.

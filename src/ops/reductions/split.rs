@@ -274,7 +274,7 @@ impl Split {
                 while threads > 1 && is_full(threads / 2) && 2 * pieces <= MOST_STEPS * threads {
                     threads /= 2;
                 }
-                (threads, (u64::from(BLOCK).max(least * threads) / threads).min(groups.next_power_of_two()))
+                (threads, (u64::from(BLOCK).max(least * threads) / threads).min(groups))
             }
         };
         let steps_of_a_thread = pieces.div_ceil(threads);

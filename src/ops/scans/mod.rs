@@ -3,6 +3,7 @@
 mod columns;
 mod kernel;
 mod look_back;
+mod short;
 mod tiles;
 
 use super::ball::Precision;
@@ -11,6 +12,7 @@ use super::*;
 
 use columns::Columns;
 use kernel::Split;
+use short::ShortLines;
 use tiles::Tiles;
 
 /// `cumsum(x, dim: n)` and `cumprod(x, dim: n)`.
@@ -64,6 +66,9 @@ impl Operation for Scan {
         if let Some(tiles) = Tiles::of(spec) {
             return tiles.launch_costs(spec);
         }
+        if let Some(lines) = ShortLines::of(spec) {
+            return vec![lines.cost(spec)];
+        }
         match Columns::of(spec) {
             Some(columns) => columns.launch_costs(spec),
             None => vec![Split::of(spec).cost(spec)],
@@ -100,6 +105,9 @@ impl Operation for Scan {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         if let Some(tiles) = Tiles::of(spec) {
             return tiles.launches(self, spec);
+        }
+        if let Some(lines) = ShortLines::of(spec) {
+            return vec![lines.launch(self, spec)];
         }
         match Columns::of(spec) {
             Some(columns) => columns.launches(self, spec),
