@@ -10,7 +10,7 @@ use super::align::{MOST, Source, copy_time, pack};
 use super::epilogue::Finish;
 use super::tiling::{ALIGNMENT, has_rows_at, pack_of, product_cost, product_time};
 use super::{batches, rows_columns, sizes};
-use crate::base::Dims;
+use crate::base::{DType, Dims};
 use crate::ops::{Arithmetic, Cost, Launch, Matrix, ScaleForm, Scales, Space, Spec, Tensor, Traffic};
 
 /// Maximum number of rows and columns of a matrix, which kernels index with 32 bits.
@@ -23,12 +23,17 @@ const ALIGN: u64 = 512;
 /// another product: those of the largest tile, and of the blocks that share a scaling factor.
 const SPLIT: u64 = 128;
 
-/// A product of aligned copies.
+/// Numbers of products among which the depth may be divided: one kernel adds up their sums.
+const PARTS: [u64; 4] = [2, 4, 8, 16];
+/// Minimum number of terms of each of these products: a tile of 128 × 128 takes about as long as launching the kernel that adds up.
+const MIN_TERMS: u64 = 1024;
+
+/// A product of aligned copies, or of parts of the depth.
 pub struct Aligned {
     /// The factors as the product reads them.
     factors: [Source; 2],
     /// Offset in bytes in the workspace of the matrices to which the product is written, and these matrices with the leading
-    /// dimensions of the output; `None` if the product is written to the output.
+    /// dimensions of the output, or the number of parts; `None` if the product is written to the output.
     result: Option<(u64, Tensor)>,
     /// Copy of the scaling factors of the columns, as many as the product has columns; `None` if the given ones are as many.
     scales: Option<Source>,
@@ -36,6 +41,10 @@ pub struct Aligned {
     product: launch::Gemm,
     /// The product of the last columns, of which alone the second factor is a copy; `None` if one product computes all columns.
     last: Option<launch::Gemm>,
+    /// Number of parts of the depth, each of which is a product of a batch; 1 if the depth is whole.
+    parts: u64,
+    /// Whether the library has no algorithm for the given matrices.
+    pub is_needed: bool,
 }
 
 impl Aligned {
@@ -43,20 +52,21 @@ impl Aligned {
     /// time, or if there are several products.
     pub fn of(spec: &Spec, products: &[launch::Gemm]) -> Option<Aligned> {
         let [given] = products else { return None };
-        let is_narrow = is_narrow(given);
-        if is_narrow && has_narrow_form(given) {
-            return None;
-        }
         let has_kernel = Finish::of(spec).has_epilogue() && given.epilogue.is_none();
         let timed = |aligned: Aligned| (aligned.time(has_kernel), aligned);
-        let all = [false, true].into_iter().filter_map(|splits| Aligned::with_copies(spec, given, splits)).map(timed);
-        let (time, aligned) = all.min_by(|a, b| a.0.total_cmp(&b.0))?;
-        (is_narrow || time < product_time(given)).then_some(aligned)
+        let copies = [false, true].into_iter().filter_map(|splits| Aligned::with_copies(spec, given, splits, 1));
+        // With factors of rows and columns, the library gives each tile to one block.
+        let divides = given.scales.is_some_and(|scales| scales.form == ScaleForm::RowsAndColumns);
+        let parts = PARTS.into_iter().filter(|parts| divides && given.k >= parts * MIN_TERMS);
+        let parts = parts.filter_map(|parts| Aligned::with_copies(spec, given, false, parts));
+        let (time, aligned) = copies.chain(parts).map(timed).min_by(|a, b| a.0.total_cmp(&b.0))?;
+        (aligned.is_needed || time < product_time(given)).then_some(aligned)
     }
 
     /// Returns the product of copies; `None` if there is nothing to copy, or the kernels do not support the type or shape. With `splits`, the
-    /// second factor is read as it lies apart from its last columns; `None` if it has another form than the library needs.
-    fn with_copies(spec: &Spec, given: &launch::Gemm, splits: bool) -> Option<Aligned> {
+    /// second factor is read as it lies apart from its last columns; `None` if it has another form than the library needs. `parts` is the
+    /// number of products among which the depth is divided, without `splits`.
+    fn with_copies(spec: &Spec, given: &launch::Gemm, splits: bool, parts: u64) -> Option<Aligned> {
         let (m, n, k, batch) = sizes(spec);
         let (dtype, output) = (spec.inputs[0].dtype, &spec.outputs[0]);
         let is_narrow = is_narrow(given);
@@ -70,9 +80,10 @@ impl Aligned {
         let turned = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
         let [turned_a, turned_b] = if is_narrow { [false, true] } else { turned };
         let pack = pack(dtype);
+        let parts_pack = if parts > 1 { pack * parts } else { 1 };
         let round = |size: u64, along: bool| if along { size.next_multiple_of(pack) } else { size };
         // The fast kernels load and store whole packs along rows: besides the distance of rows, their length has to be a multiple.
-        let (rows, terms) = (round(m, turned_a), round(k, !turned_a || turned_b));
+        let (rows, terms) = (round(m, turned_a), round(k, !turned_a || turned_b).next_multiple_of(parts_pack));
         let columns = round(n, !turned_b || !(n * output.dtype.size()).is_multiple_of(ALIGNMENT));
         let dims = |sizes: &[u64]| Dims::from_slice(sizes).unwrap_or_default();
         let view = |operand: usize| {
@@ -114,7 +125,7 @@ impl Aligned {
             source(1, [turned[1], turned_b], [terms, columns], b_at)
         };
         let end = a.end().max(b.end()).next_multiple_of(ALIGN);
-        let is_each = |scales: &Scales| scales.form == ScaleForm::RowsAndColumns && columns != n;
+        let is_each = |scales: &Scales| scales.form == ScaleForm::RowsAndColumns && columns != n && parts == 1;
         let scales = given.scales.filter(is_each).map(|scales| {
             let given = &spec.inputs[usize::from(scales.operands[1])];
             let copied = Tensor { dims: dims(&[1, n - start]), strides: dims(&[n, 1]), ..*given };
@@ -122,12 +133,18 @@ impl Aligned {
         });
         let end = scales.as_ref().map_or(end, Source::end);
         let factors = [a, b];
-        let result = (rows, columns) != (m, n) || !has_rows_at(output, ALIGNMENT);
+        let result = parts > 1 || (rows, columns) != (m, n) || !has_rows_at(output, ALIGNMENT);
         let result = result.then(|| {
+            let row = columns.next_multiple_of(pack);
             let mut dims = output.dims;
             dims.set(dims.len() - 2, rows);
-            dims.set(dims.len() - 1, columns.next_multiple_of(pack));
-            (end.next_multiple_of(ALIGN), Tensor::packed(output.dtype, &dims))
+            dims.set(dims.len() - 1, row);
+            let tensor = if parts > 1 {
+                Tensor::packed(DType::F32, &[parts, rows, row])
+            } else {
+                Tensor::packed(output.dtype, &dims)
+            };
+            (end.next_multiple_of(ALIGN), tensor)
         });
         let copied = factors.iter().any(|factor| factor.offset.is_some()) || result.is_some();
         let room = result.map_or(end, |(offset, tensor)| offset + tensor.bytes());
@@ -162,17 +179,21 @@ impl Aligned {
             scales: given.scales.map(of_columns),
             ..given.clone()
         };
+        let is_needed = is_narrow && !has_narrow_form(given);
+        if parts > 1 {
+            let part = |matrix: &Matrix, step: u64| Matrix { batch: step, ..matrix.clone() };
+            let [a, b] = [&product.a, &product.b].map(|matrix| part(matrix, terms / parts));
+            let c = part(&product.c, rows * product.c.row);
+            let product = launch::Gemm { k: terms / parts, batch: parts, a, b, c, scales: None, ..product };
+            return Some(Aligned { factors, result, scales, product, last: None, parts, is_needed });
+        }
         if start == 0 {
-            return Some(Aligned { factors, result, scales, product, last: None });
+            return Some(Aligned { factors, result, scales, product, last: None, parts, is_needed });
         }
         let c = Matrix { offset: product.c.offset + start, ..product.c.clone() };
         let before = launch::Gemm { n: start, b: given.b.clone(), scales: given.scales, ..product.clone() };
-        Some(Aligned { factors, result, scales, product: before, last: Some(launch::Gemm { c, ..product }) })
-    }
-
-    /// Whether the library has no algorithm for the given matrices.
-    pub fn is_needed(&self) -> bool {
-        is_narrow(&self.product)
+        let last = Some(launch::Gemm { c, ..product });
+        Some(Aligned { factors, result, scales, product: before, last, parts, is_needed })
     }
 
     /// Returns the products.
@@ -205,6 +226,13 @@ impl Aligned {
     /// Describes the launches.
     pub fn implementation(&self) -> &'static str {
         match (self.result.is_some(), self.factors.iter().any(|factor| factor.offset.is_some())) {
+            (_, true) if self.parts > 1 => {
+                "kernels first copy factors to the form in which libraries multiply 8-bit matrices; the library multiplies parts of the \
+                 depth as a batch, and a last kernel adds up their sums and scales them"
+            }
+            (_, false) if self.parts > 1 => {
+                "the library multiplies parts of the depth as a batch, and a last kernel adds up their sums and scales them"
+            }
             (true, true) if is_narrow(&self.product) => {
                 "kernels first copy factors to the form in which libraries multiply 8-bit matrices, and a last kernel writes the result"
             }
@@ -243,6 +271,13 @@ impl Aligned {
         let (finish, output) = (Finish::of(spec), &spec.outputs[0]);
         let mut launches: Vec<Launch> = self.sources().filter_map(Source::copy).collect();
         let kernel = match self.result {
+            Some((offset, tensor)) if self.parts > 1 => {
+                let strides = Dims::from_slice(&tensor.strides[1..]).unwrap_or_default();
+                let sums = Tensor { dims: output.dims, strides, ..tensor };
+                let step = tensor.strides[0] * tensor.dtype.size();
+                let parts = (0..self.parts).map(|part| Walked::in_workspace(offset + part * step, &sums, strides));
+                finish.kernel_of_parts(spec, parts.collect())
+            }
             Some((offset, tensor)) => {
                 let sums = Tensor { dims: output.dims, ..tensor };
                 finish.kernel_of_workspace(spec, Walked::in_workspace(offset, &sums, sums.strides))
@@ -301,6 +336,7 @@ fn in_workspace(given: &Matrix, offset: u64, tensor: &Tensor) -> Matrix {
     Matrix {
         operand: Matrix::WORKSPACE,
         offset: offset / tensor.dtype.size(),
+        dtype: tensor.dtype,
         row: tensor.strides[last - 1],
         batch: if given.batch == 0 { 0 } else { tensor.dims[last - 1] * tensor.strides[last - 1] },
         align: 16,
@@ -314,7 +350,7 @@ mod tests {
     use super::super::{Gemm, products};
     use super::*;
     use crate::base::random;
-    use crate::ops::{Arg, Attr, Attrs, DType};
+    use crate::ops::{Arg, Attr, Attrs};
 
     /// Returns the call of `gemm` with contiguous operands.
     fn call(lead: &[u64], [m, n, k]: [u64; 3], [turned_a, turned_b]: [bool; 2], accumulate: bool) -> Spec {
@@ -373,6 +409,42 @@ mod tests {
         }
     }
 
+    /// Returns the call of `scaled_gemm` with `count` scaling factors of each matrix.
+    fn scaled_call(sizes: [u64; 3], turned: [bool; 2], counts: [u64; 2]) -> Spec {
+        let given = call(&[], sizes, turned, false);
+        let narrow = given.inputs.iter().map(|tensor| Tensor { dtype: DType::E4M3, ..*tensor });
+        let scales = counts.map(|count| Tensor::packed(DType::F32, &[count]));
+        Spec::new(&Gemm::Scaled, given.attrs.clone(), narrow.chain(scales).collect(), given.outputs.clone())
+    }
+
+    /// The depth of a product of few tiles is divided if the library would give each tile to one block.
+    #[test]
+    fn deep_products_with_factors_of_rows_are_divided() {
+        for (sizes, turned) in
+            [([8, 493, 16384], [true, true]), ([64, 512, 16384], [false, true]), ([100, 1000, 9001], [true, false])]
+        {
+            let [m, n, k] = sizes;
+            let spec = scaled_call(sizes, turned, [m, n]);
+            let found = aligned(&spec).expect("parts save time");
+            let product = &found.product;
+            assert!(found.parts > 1 && product.scales.is_none() && has_narrow_form(product), "{product:?}");
+            assert_eq!((product.batch, product.a.batch, product.b.batch), (found.parts, product.k, product.k));
+            assert!((k..k + 16 * found.parts).contains(&(product.batch * product.k)), "{product:?}");
+            let (offset, sums) = found.result.expect("sums lie in the workspace");
+            assert_eq!((sums.dtype, product.c.dtype, product.c.batch), (DType::F32, DType::F32, sums.strides[0]));
+            assert!(found.factors.iter().all(|factor| factor.end() <= offset));
+            let launches = found.launches(&spec);
+            assert_eq!(launches.len(), found.costs(&spec).len());
+            let [kernel] = launches[launches.len() - 1].kernels() else { panic!("a kernel adds up the sums") };
+            assert!([2, 3, 4].into_iter().all(|operand| kernel.args.contains(&Arg::Operand(operand))));
+        }
+        for (sizes, counts) in
+            [([64, 512, 16384], [1, 1]), ([64, 512, 1024], [64, 512]), ([8192, 8192, 4096], [8192, 8192])]
+        {
+            assert!(aligned(&scaled_call(sizes, [false, true], counts)).is_none(), "{sizes:?}");
+        }
+    }
+
     #[test]
     fn a_column_is_computed_as_a_row() {
         let product = |sizes: [u64; 3], turned: [bool; 2]| products(&call(&[], sizes, turned, false)).remove(0);
@@ -394,7 +466,7 @@ mod tests {
             let lead = &[2, 3][..draw(3, 3) as usize];
             let (turned, accumulate) = ([4, 5].map(|place| draw(place, 2) == 1), draw(6, 2) == 1);
             let spec = call(lead, sizes, turned, accumulate);
-            let Some(found) = Aligned::with_copies(&spec, &products(&spec)[0], splits) else {
+            let Some(found) = Aligned::with_copies(&spec, &products(&spec)[0], splits, 1) else {
                 assert!(splits || pack_of(&products(&spec)[0]).is_none(), "{spec:?}");
                 continue;
             };

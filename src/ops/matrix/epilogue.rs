@@ -7,7 +7,7 @@ use super::super::layout::broadcast_strides;
 use super::super::walk::{self, Operand, Task};
 use super::super::{Activation, Epilogue, Kernel, Launch, Spec};
 use super::factors;
-use crate::base::{DType, random};
+use crate::base::{DType, Dims, random};
 
 /// Values of the option `epilogue`, in the order of [`Function`].
 pub const NAMES: [&str; 5] = ["none", "relu", "gelu", "gelu_tanh", "silu"];
@@ -176,19 +176,41 @@ impl Finish {
         self.kernel_of(spec, sums, self.before)
     }
 
-    fn kernel_of(&self, spec: &Spec, sums: Operand, before: Option<usize>) -> Option<Kernel> {
+    /// As [`Finish::kernel_of_workspace`], of the sums of parts of the depth. The kernel adds them up and multiplies them by the scaling
+    /// factors of rows and columns.
+    pub fn kernel_of_parts(&self, spec: &Spec, parts: Vec<Operand>) -> Option<Kernel> {
         let output = &spec.outputs[0];
-        let added = [before, self.bias].into_iter().flatten().map(|input| {
+        let count = parts.len() as u8;
+        let [rows, columns] = [2, 3].map(|input| &spec.inputs[input]);
+        let of_rows = Dims::from_slice(&[rows.strides[0], 0]).unwrap_or_default();
+        let scales = [Operand::of(2, rows, of_rows), Operand::of(3, columns, broadcast_strides(columns, output.dims))];
+        let added: Vec<Operand> = self.added_operands(spec, self.before).collect();
+        let formula = Formula::default();
+        let sum = (1..count).fold(formula.input(0), |sum, part| sum + formula.input(part));
+        let scaled = sum * formula.input(count) * formula.input(count + 1);
+        let terms = (0..added.len() as u8).fold(scaled, |sum, term| sum + formula.input(count + 2 + term));
+        let expression = formula.with_outputs([self.function.of(terms)]);
+        Self::walk(spec, &expression, parts.into_iter().chain(scales).chain(added).collect())
+    }
+
+    /// Returns the tensors that are added to the sums: the previous contents of the output, and the bias.
+    fn added_operands(&self, spec: &Spec, before: Option<usize>) -> impl Iterator<Item = Operand> {
+        [before, self.bias].into_iter().flatten().map(|input| {
             let tensor = &spec.inputs[input];
-            Operand::of(input, tensor, broadcast_strides(tensor, output.dims))
-        });
-        let inputs: Vec<Operand> = std::iter::once(sums).chain(added).collect();
-        let task = Task {
-            expression: &self.expression_of(inputs.len() as u8),
-            dims: output.dims,
-            outputs: vec![Operand::of(spec.inputs.len(), output, output.strides)],
-            inputs,
-        };
+            Operand::of(input, tensor, broadcast_strides(tensor, spec.outputs[0].dims))
+        })
+    }
+
+    fn kernel_of(&self, spec: &Spec, sums: Operand, before: Option<usize>) -> Option<Kernel> {
+        let inputs: Vec<Operand> = std::iter::once(sums).chain(self.added_operands(spec, before)).collect();
+        Self::walk(spec, &self.expression_of(inputs.len() as u8), inputs)
+    }
+
+    /// Returns the kernel that writes an expression of these inputs to the output.
+    fn walk(spec: &Spec, expression: &Expression, inputs: Vec<Operand>) -> Option<Kernel> {
+        let output = &spec.outputs[0];
+        let outputs = vec![Operand::of(spec.inputs.len(), output, output.strides)];
+        let task = Task { expression, dims: output.dims, outputs, inputs };
         match walk::launch_all("gemm_epilogue", &[task], output.dtype.compute()) {
             Launch::Kernel(kernel) => Some(kernel),
             _ => None,

@@ -349,7 +349,7 @@ impl Operation for Gemm {
             return None;
         }
         let products = products(spec);
-        let can_spare = Aligned::of(spec, &products).is_some_and(|aligned| !aligned.is_needed());
+        let can_spare = Aligned::of(spec, &products).is_some_and(|aligned| !aligned.is_needed);
         can_spare.then(|| library_launches(spec, products))
     }
 

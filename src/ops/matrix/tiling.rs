@@ -130,8 +130,9 @@ impl Division {
         all.min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are tiles")
     }
 
-    /// The division with scaling factors of rows and columns or of blocks. A block has one tile after the other.
-    fn scaled((m, n, k, batch): (u64, u64, u64, u64), form: ScaleForm) -> Division {
+    /// The division with scaling factors of rows and columns or of blocks, and the estimated time of its blocks in ns. A block has one tile
+    /// after the other.
+    fn scaled((m, n, k, batch): (u64, u64, u64, u64), form: ScaleForm) -> (f64, Division) {
         let tiles = (m.div_ceil(SCALED_TILE) * n.div_ceil(SCALED_TILE) * batch).max(1);
         let (parts, alone) = match form {
             ScaleForm::Blocks if k < 2 * SCALED_PART => (1, ALONE_IN_BLOCKS),
@@ -144,7 +145,9 @@ impl Division {
         let step = if parts > 1 { SCALED_SHARED_STEP } else { SCALED_STEP };
         let depth = k.div_ceil(parts).next_multiple_of(step) + SCALED_DEPTH;
         let (blocks, of_block) = (tiles * parts, 2.0 * (SCALED_TILE * SCALED_TILE * depth) as f64);
-        Division { blocks, flops: of_block * blocks as f64 * slowed(blocks, alone), parts }
+        let of_block = of_block * slowed(blocks, alone);
+        let time = blocks.div_ceil(UNITS) as f64 * of_block / (2.0 * OPERATIONS);
+        (time, Division { blocks, flops: of_block * blocks as f64, parts })
     }
 }
 
@@ -170,7 +173,7 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let operands = spec.inputs[..2].iter().chain(&spec.outputs);
     let unaligned: u64 = if pack.is_some() { operands.map(Tensor::bytes).sum() } else { 0 };
     let division = match scaled {
-        Some(form) => Division::scaled((m, n, k, batch), form),
+        Some(form) => Division::scaled((m, n, k, batch), form).1,
         None => Division::of((m, n, k, batch), !is_narrow && is_vectorized(spec), pack, 2).1,
     };
     let tiling = Tiling {
@@ -251,12 +254,11 @@ fn divided(gemm: &launch::Gemm) -> (f64, Cost) {
     let pack = if is_narrow { pack_of(gemm) } else { None };
     let read = factors.into_iter().map(|(index, matrix)| bytes(index, matrix)).sum();
     let is_wide = matches!(gemm.arithmetic, Arithmetic::F32 | Arithmetic::F64);
-    let (time, division) = Division::of((m, n, k, batch), is_wide, pack, size);
-    let division = match gemm.scales {
+    let (time, division) = match gemm.scales {
         Some(Scales { form: form @ (ScaleForm::RowsAndColumns | ScaleForm::Blocks), .. }) => {
             Division::scaled((m, n, k, batch), form)
         }
-        _ => division,
+        _ => Division::of((m, n, k, batch), is_wide, pack, size),
     };
     let cost = Cost {
         flops: flops(m, n),

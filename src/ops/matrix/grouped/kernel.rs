@@ -59,8 +59,10 @@ pub const SMALL_ROWS: u64 = 32;
 /// Number of elements of shared memory for [`DEPTH`] elements of a row at any alignment, copied in whole packs.
 const SHIFTED_WIDTH: u64 = DEPTH + 8;
 
-/// Minimum number of steps in a block's share of the depth.
-pub const MIN_STEPS: u64 = 12;
+/// Minimum number of steps in a block's share of the depth: until its first loads arrive, a block could compute two or three.
+const MIN_STEPS: u64 = 4;
+/// Minimum number of steps in a share of the depth if groups are parts of the depth.
+pub const MIN_STEPS_OF_PARTS: u64 = 12;
 
 /// Time in ns of a step of tiles of [`SMALL_ROWS`] rows.
 const SMALL_STEP: u64 = 400;
@@ -209,6 +211,11 @@ impl Tiling {
             self.stages_bytes(stages, shifts) + self.table() <= UNIT_SHARED / self.resident - RESERVED_SHARED
         };
         (2..=self.stages).rev().find(fits).unwrap_or(2)
+    }
+
+    /// Minimum number of steps in a block's share of the depth.
+    pub(super) fn min_steps(&self) -> u64 {
+        if self.shape.in_depth { MIN_STEPS_OF_PARTS } else { MIN_STEPS }
     }
 
     /// Number of tiles of all groups if these have equal sizes; the tiles of a cluster count as one.
@@ -396,7 +403,7 @@ impl Tiling {
             return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads)];
         }
         let before = format!(
-            "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define LIES_A {}\n#define LIES_B {}\n#define PACKS_C {}\n#define MIN_STEPS {MIN_STEPS}\n\
+            "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define LIES_A {}\n#define LIES_B {}\n#define PACKS_C {}\n#define MIN_STEPS {}\n\
              #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define MAX_ROW_WARPS {}\n#define MAX_STAGES {}\n\
              #define ALONE {}\n#define TABLE {}\n{}{}{}{}{}{}",
             mma::FUNCTIONS,
@@ -405,6 +412,7 @@ impl Tiling {
             lies[0],
             lies[1],
             in_packs(c, 16 / c.dtype.size()),
+            self.min_steps(),
             join_steps[0],
             join_steps[1],
             self.row_warps,

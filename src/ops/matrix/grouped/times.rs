@@ -3,7 +3,7 @@
 //! The constants follow from 16-bit products on an H100 (docs/measurements/2026-11-26-products.md). Groups have equal
 //! sizes in these estimates, since their sizes are known only at run time.
 
-use super::kernel::{DEPTH, MIN_STEPS, SMALL_ROWS, Tiling};
+use super::kernel::{DEPTH, MIN_STEPS_OF_PARTS, SMALL_ROWS, Tiling};
 use super::*;
 
 /// Clock cycles of an SM per ns while all matrix units are busy.
@@ -47,7 +47,7 @@ const SMALL_JOIN_STEPS: [u64; 2] = [8, 38];
 const ROUNDS: u64 = 8;
 
 /// Number of steps of a tile from which blocks share its depth if there are few tiles.
-const DEEP: u64 = 4 * MIN_STEPS;
+const DEEP: u64 = 48;
 /// Number of steps of a tile up to which writing its results takes as long as computing them.
 const SHALLOW: u64 = 4;
 
@@ -111,9 +111,12 @@ impl Tiling {
     pub(super) fn steps(&self) -> (u64, u64) {
         let (tiles, steps) = (self.tiles(), self.depth_steps());
         let (rounds, last) = (tiles / self.at_once(), tiles % self.at_once());
-        let blocks = (last * steps / MIN_STEPS).clamp(1, self.at_once());
-        let whole = (rounds + u64::from(last > 0)) * steps;
         let [launch, all_blocks] = self.join_steps();
+        // Adding the parts of more blocks than that takes longer than they save.
+        let worthwhile = ((last * steps * self.at_once()) as f64 / all_blocks as f64).sqrt() as u64;
+        let most = if self.shape.in_depth { self.at_once() } else { worthwhile.clamp(1, self.at_once()) };
+        let blocks = (last * steps / self.min_steps()).clamp(1, most);
+        let whole = (rounds + u64::from(last > 0)) * steps;
         let join = launch + all_blocks * blocks / self.at_once();
         (whole, rounds * steps + (last * steps).div_ceil(blocks) + join)
     }
@@ -135,7 +138,29 @@ impl Tiling {
         // equal groups.
         let uneven = self.shape.in_depth
             && self.shape.groups > 1
-            && self.shape.depth / DEPTH > 2 * (MIN_STEPS + self.join_steps().iter().sum::<u64>());
+            && self.shape.depth / DEPTH > 2 * (MIN_STEPS_OF_PARTS + self.join_steps().iter().sum::<u64>());
         self.tiles() < ROUNDS * self.at_once() && (shared < whole || uneven)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::DType;
+
+    /// Blocks share few tiles of unaligned rows, although these are not deep.
+    #[test]
+    fn few_tiles_are_shared() {
+        for (columns, shares) in [(137, true), (32768, false)] {
+            let of = |dims: &[u64]| Tensor::packed(DType::BF16, dims);
+            let attrs = Attrs::of([
+                ("transpose_a", Attr::Bool(false)),
+                ("transpose_b", Attr::Bool(false)),
+                ("epilogue", Attr::Word("none")),
+            ]);
+            let inputs = vec![of(&[269, 1336]), of(&[2, 1336, columns]), Tensor::packed(DType::I32, &[2])];
+            let tiling = Tiling::of(&Spec::new(&GroupedGemm, attrs, inputs, vec![of(&[269, columns])]));
+            assert_eq!(tiling.may_share(), shares, "{columns} columns: {} x {}", tiling.rows, tiling.columns);
+        }
     }
 }
