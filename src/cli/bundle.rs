@@ -14,6 +14,7 @@ use crate::syntax::LANGUAGE;
 
 use super::error::{CliError, InputError};
 use super::exec::{self, ExecArgs};
+use super::files::folder_of;
 use super::load::{self, FileKind, Loaded};
 use super::passed::exec_args;
 use super::{CliResult, ConfigArgs, DONE, backends, container, library, output, project};
@@ -218,7 +219,7 @@ fn is_by_name(path: &Path, text: &str, read: &Scenario) -> Result<bool, CliError
     if same(&folder.join(&written)) {
         return Ok(false);
     }
-    let by_name = project::find(&written, if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?;
+    let by_name = project::find(&written, folder_of(path))?;
     match by_name.is_some_and(|file| same(&file)) {
         true => Ok(true),
         false => Err(InputError::bad_value(
@@ -261,8 +262,7 @@ fn parts(
 
 /// The project of a workload, without its library; the default without one.
 fn described(file: &str) -> Result<Project, InputError> {
-    let folder = Path::new(file).parent().filter(|folder| !folder.as_os_str().is_empty());
-    let project = project::read(folder.unwrap_or(Path::new(".")))?.unwrap_or_default();
+    let project = project::read(folder_of(Path::new(file)))?.unwrap_or_default();
     Ok(Project { library: Vec::new(), ..project })
 }
 

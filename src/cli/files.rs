@@ -111,6 +111,11 @@ pub fn nearest(path: &Path) -> Option<String> {
     Some(folder.map_or_else(|| near.clone(), |folder| folder.join(near).display().to_string()))
 }
 
+/// The folder of a file; `.` for a bare name.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Opens a file; fails for a path to anything else, such as a folder or a pipe.
 fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
     let unreadable = |why: String, help: Option<&str>| InputError::unreadable(path, why, help);

@@ -20,7 +20,7 @@ use crate::syntax::{self, SyntaxLimits};
 
 use super::error::{CliError, InputError};
 use super::progress::TransientBar;
-use super::{ConfigArgs, WorkloadArgs, container, environment, library, misnamed, modules, project};
+use super::{ConfigArgs, WorkloadArgs, container, environment, files, library, misnamed, modules, project};
 
 pub use super::container::read;
 pub use super::files::{FileKind, read_from};
@@ -92,8 +92,7 @@ impl WorkloadFiles {
         let folder = |path: &PathBuf| match container::inside(path) {
             Ok(Some(_)) => container::location(path).ok()?.parent().map(Path::to_owned),
             // The file may be a link, but its modules are found beside the link.
-            _ => container::location(path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")))
-                .ok(),
+            _ => container::location(files::folder_of(path)).ok(),
         };
         let folder = text.path.as_ref().and_then(folder).unwrap_or_default();
         let parts = IndexMap::from([(workload.clone(), text.text.as_bytes().into())]);

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::compile::{COMPILED, DATA, METADATA, ModuleText, SOURCES, standard_module};
 use crate::ops::DataFile;
 
+use super::files::folder_of;
 use super::{container, project};
 
 /// The workload that uses modules.
@@ -49,12 +50,8 @@ pub fn find(
     if by.is_some_and(|by| by.starts_with("std/")) {
         return Err("a shipped module uses shipped ones only".to_owned());
     }
-    let folder = |file: &Path| match file.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => Path::new(".").to_owned(),
-    };
-    let own = folder(file);
-    let wanted = by.map_or_else(|| own.clone(), |by| folder(Path::new(by))).join(path);
+    let own = folder_of(file);
+    let wanted = by.map_or(own, |by| folder_of(Path::new(by))).join(path);
     if Path::new(path).is_absolute() {
         return Err(OUTSIDE.to_owned());
     }
@@ -63,10 +60,10 @@ pub fn find(
         Some(_) => in_container(root, &wanted),
         None => on_disk(root, &wanted, path),
     };
-    let shown = match locate(&own) {
+    let shown = match locate(own) {
         Err(why) if why == OUTSIDE => {
             // A bundle or a record has all its files in one place, as a project does.
-            let project = inside.as_ref().map(|inside| inside.container.clone()).or_else(|| project::folder(&own));
+            let project = inside.as_ref().map(|inside| inside.container.clone()).or_else(|| project::folder(own));
             let project = project.ok_or(why)?;
             let project = if project.as_os_str().is_empty() { Path::new(".") } else { &project };
             locate(project).map_err(|why| if why == OUTSIDE { OUTSIDE_PROJECT.to_owned() } else { why })?

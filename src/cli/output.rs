@@ -205,7 +205,7 @@ fn target(path: &Path) -> Result<OutputFile, InputError> {
     }
     let mut existing = path.to_owned();
     for _ in 0..MAX_LINKS {
-        let folder = existing_folder(path, &folder_of(&existing))?;
+        let folder = existing_folder(path, files::folder_of(&existing))?;
         let Some(name) = existing.file_name() else {
             return Err(InputError::unwritable(path, "it names no file", None));
         };
@@ -224,13 +224,6 @@ fn target(path: &Path) -> Result<OutputFile, InputError> {
         }
     }
     Err(InputError::unwritable(path, "its links form a cycle", None))
-}
-
-fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }
 
 /// The folder with all links resolved. `path` is the file to be written, for errors.

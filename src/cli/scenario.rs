@@ -9,6 +9,7 @@ use crate::config::{ConfigError, Field, Links, Mistakes, Profile, Scenario};
 use super::ab::AbArgs;
 use super::error::{CliError, InputError};
 use super::exec::{ExecArgs, parsed};
+use super::files::folder_of;
 use super::sweep::SweepArgs;
 use super::{ab, container, file_access, library, load, misnamed, project, sweep};
 
@@ -117,14 +118,11 @@ fn beside(scenario: &Path, name: &str) -> Option<PathBuf> {
 pub fn workload(by: &Path, name: &str) -> Result<String, InputError> {
     let found = match beside(by, name) {
         Some(file) => file,
-        None => {
-            let folder = by.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            match project::find(name, folder)? {
-                Some(file) => file,
-                None if library::find(name).is_some() => return Ok(name.to_owned()),
-                None => PathBuf::from(name),
-            }
-        }
+        None => match project::find(name, folder_of(by))? {
+            Some(file) => file,
+            None if library::find(name).is_some() => return Ok(name.to_owned()),
+            None => PathBuf::from(name),
+        },
     };
     file_access::check(by, &found, "workload")?;
     Ok(found.display().to_string())

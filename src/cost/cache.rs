@@ -34,13 +34,13 @@ const MAX_ACCESSES: u64 = 1 << 25;
 const TOGETHER: u64 = 64;
 
 /// The time of a page's last use and a mask of its resident blocks, which is 0 for a page that is not resident.
-type Page = (u64, u64);
+type PageUse = (u64, u64);
 
 /// Neighbouring pages, of which at least one is resident.
 #[derive(Debug)]
 struct Neighbours {
     resident: usize,
-    pages: [Page; TOGETHER as usize],
+    pages: [PageUse; TOGETHER as usize],
 }
 
 #[derive(Debug, Default)]
@@ -166,7 +166,7 @@ impl Cache {
 }
 
 /// An operation's accesses to memory in one execution, as the model of the cache needs them.
-pub struct Access<'a> {
+pub struct OperationAccesses<'a> {
     pub spec: &'a Spec,
     /// For each operand, inputs first, its offset in device memory; `None` if it is elsewhere.
     pub offsets: Vec<Option<u64>>,
@@ -176,15 +176,15 @@ pub struct Access<'a> {
 
 /// For each access, the share of its bytes in device memory that the cache serves, in eighths, in the steady state.
 /// `accesses` returns the same sequence each time it is called.
-pub fn shares<'a, I: Iterator<Item = Access<'a>>>(accesses: impl Fn() -> I, profile: &Profile) -> Vec<u8> {
+pub fn shares<'a, I: Iterator<Item = OperationAccesses<'a>>>(accesses: impl Fn() -> I, profile: &Profile) -> Vec<u8> {
     let capacities = ROOMS.map(|room| ((room * profile.cache.value()) as u64 / PAGE).max(1) as usize);
     let capacity = capacities[ROOMS.len() - 1];
-    let bytes = |access: &Access| operands(access).map(|(_, bytes)| bytes).collect::<Vec<_>>();
+    let bytes = |access: &OperationAccesses| operands(access).map(|(_, bytes)| bytes).collect::<Vec<_>>();
     let touched =
         accesses().flat_map(|access| bytes(&access)).map(|bytes| (bytes / PAGE + 1).min(capacity as u64)).sum::<u64>();
     // For accesses without operands on the device, or if there are too many: the share when nothing else runs in
     // between.
-    let otherwise = |access: &Access| if fits_cache(access.spec, profile) { WHOLE } else { 0 };
+    let otherwise = |access: &OperationAccesses| if fits_cache(access.spec, profile) { WHOLE } else { 0 };
     if touched > MAX_ACCESSES {
         return accesses().map(|access| otherwise(&access)).collect();
     }
@@ -196,9 +196,9 @@ pub fn shares<'a, I: Iterator<Item = Access<'a>>>(accesses: impl Fn() -> I, prof
 }
 
 /// The shares of [`shares`] with an empty cache.
-fn shares_of<'a, I: Iterator<Item = Access<'a>>>(
+fn shares_of<'a, I: Iterator<Item = OperationAccesses<'a>>>(
     accesses: impl Fn() -> I,
-    otherwise: impl Fn(&Access) -> u8,
+    otherwise: impl Fn(&OperationAccesses) -> u8,
     mut cache: Cache,
 ) -> Vec<u8> {
     let mut shares = Vec::new();
@@ -225,7 +225,7 @@ fn shares_of<'a, I: Iterator<Item = Access<'a>>>(
 
 /// Operands in device memory: offset and number of bytes that the operation accesses. An operation that selects elements of its largest
 /// input reads a part of it.
-fn operands(access: &Access) -> impl Iterator<Item = (u64, u64)> {
+fn operands(access: &OperationAccesses) -> impl Iterator<Item = (u64, u64)> {
     let Spec { inputs, outputs, .. } = access.spec;
     let on_device = |place: &usize| access.offsets[*place].is_some();
     let all: u64 = (0..inputs.len()).filter(on_device).map(|place| inputs[place].bytes()).sum();

@@ -52,14 +52,14 @@ pub(super) struct RankProgress {
     retired: AtomicU64,
     /// True if the thread is outside of a phase.
     over: AtomicBool,
-    issued: Issued,
+    issued: PaddedCounter,
 }
 
 /// Number of iterations that are completely issued. Other ranks read it while this one issues, so it has its own cache
 /// line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Issued(AtomicU64);
+struct PaddedCounter(AtomicU64);
 
 impl RankProgress {
     /// Counts progress. Only the rank's own thread writes, so this needs no atomic increment.

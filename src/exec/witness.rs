@@ -29,12 +29,12 @@ const MAX_DEPENDENCIES: usize = 1 << 20;
 /// Sessions with checks of dependencies.
 pub struct Witness {
     pub ranks: Ranks,
-    counters: Vec<Counters>,
+    counters: Vec<CheckCounters>,
 }
 
-/// Counters of a rank.
+/// Counters of a rank that its checks increase.
 #[derive(Debug, Default)]
-struct Counters {
+struct CheckCounters {
     /// The checked dependencies, one per counter.
     edges: Vec<CheckedDependency>,
     /// Byte offset of the first counter of violations.
@@ -55,13 +55,13 @@ pub fn witness(
     backend: &dyn Backend,
     options: &SessionOptions,
 ) -> Result<Witness, ExecError> {
-    let mut counters: Vec<Counters> = ranks.iter().map(|_| Counters::default()).collect();
+    let mut counters: Vec<CheckCounters> = ranks.iter().map(|_| CheckCounters::default()).collect();
     let programs: Vec<&Program> = ranks.iter().map(|rank| rank.program).collect();
     let ranks = prepare_with(ranks, backend, options, |index, image, commands| {
         let period = &mut commands.period;
         let found = dependencies(programs[index], plans[index], image, period);
         let misses = insert(image, period, &found);
-        counters[index] = Counters { edges: found.iter().map(|dependency| dependency.edge).collect(), misses };
+        counters[index] = CheckCounters { edges: found.iter().map(|dependency| dependency.edge).collect(), misses };
     })?;
     Ok(Witness { ranks, counters })
 }
@@ -75,7 +75,7 @@ impl Witness {
     /// Returns the dependencies of a rank that were violated so far, each with the number of violations; `None` if the
     /// backend has no memory.
     pub fn missed(&mut self, index: usize) -> Result<Option<Vec<(CheckedDependency, u32)>>, ExecError> {
-        let Counters { edges, misses } = &self.counters[index];
+        let CheckCounters { edges, misses } = &self.counters[index];
         if edges.is_empty() {
             return Ok(Some(Vec::new()));
         }

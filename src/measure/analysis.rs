@@ -16,7 +16,7 @@ use super::record::{
     AnalysisRecord, BoundRecord, CategoryRecord, PathRecord, PeakRecord, PhaseRecord, TimeSplitRecord, TotalsRecord,
 };
 use super::spans;
-use super::split::{self, Link, TimeSplitContext};
+use super::split::{self, ChainLink, TimeSplitContext};
 use super::subject::Subject;
 use super::summary::Summary;
 use super::usual;
@@ -97,7 +97,7 @@ pub fn medians(operations: usize, iterations: &[&Iteration]) -> Vec<f64> {
 }
 
 /// The split of each phase on the chain; empty if no operation of it has a phase.
-fn phases(subject: &Subject, links: &[Link]) -> Vec<PhaseRecord> {
+fn phases(subject: &Subject, links: &[ChainLink]) -> Vec<PhaseRecord> {
     let mut splits: IndexMap<Option<String>, TimeSplitRecord> = IndexMap::new();
     for link in links {
         let phase = subject.program.phase_text(subject.program.cycle[link.step].op(link.op).phase);
@@ -120,7 +120,7 @@ fn path(subject: &Subject, observed: &ObservedOperations) -> PathRecord {
     }
 }
 
-fn categories(subject: &Subject, observed: &ObservedOperations, links: &[Link]) -> Vec<CategoryRecord> {
+fn categories(subject: &Subject, observed: &ObservedOperations, links: &[ChainLink]) -> Vec<CategoryRecord> {
     let mut chain: BTreeMap<Category, (Nanos, Option<Nanos>)> = BTreeMap::new();
     for link in links {
         if let Some(spec) = spec(subject, (link.step, link.op)) {
@@ -158,7 +158,7 @@ fn categories(subject: &Subject, observed: &ObservedOperations, links: &[Link]) 
 }
 
 /// The resources that bound the chain's operations, by category and resource.
-fn bounds(subject: &Subject, links: &[Link]) -> Vec<BoundRecord> {
+fn bounds(subject: &Subject, links: &[ChainLink]) -> Vec<BoundRecord> {
     let mut sums: BTreeMap<(Category, Option<&str>), (i64, f64)> = BTreeMap::new();
     for link in links {
         let Some(spec) = spec(subject, (link.step, link.op)) else { continue };

@@ -5,7 +5,7 @@ use crate::exec::{self, Backend, Control, ExecError, LaunchMode, RankSchedule};
 use crate::model::MemoryKind;
 
 /// Bytes of each buffer.
-pub type Contents = Vec<(MemoryId, Vec<u8>)>;
+pub type BufferContents = Vec<(MemoryId, Vec<u8>)>;
 
 /// Runs one round of the period on `backend` and returns the buffers of every rank; those of ranks in other processes
 /// are empty. `None` if the run was stopped.
@@ -14,7 +14,7 @@ pub fn buffers(
     backend: &dyn Backend,
     options: &exec::SessionOptions,
     control: &Control,
-) -> Result<Option<Vec<Contents>>, ExecError> {
+) -> Result<Option<Vec<BufferContents>>, ExecError> {
     let mut session = exec::prepare_ranks(ranks, backend, options)?;
     let period = ranks.iter().map(|rank| rank.schedule.period.len()).max().unwrap_or(0) as u64;
     if session.iterate(LaunchMode::Stream, 0, period, control)?.slowest.stopped {

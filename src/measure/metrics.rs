@@ -57,13 +57,13 @@ impl IterationSet {
 }
 
 /// Slots that all parts of an expression have; `None` if no part depends on the slot.
-type Slots = Option<Rc<[usize]>>;
+type CommonSlots = Option<Rc<[usize]>>;
 
 /// Cache of evaluated figures and metrics, since metrics may use each other many times.
 #[derive(Debug, Default)]
 pub struct FigureCache {
     pub(super) figures: Figures,
-    slots: Memo<usize, Slots>,
+    slots: Memo<usize, CommonSlots>,
     /// Whether each metric uses figures of observed iterations.
     observed: Memo<usize, bool>,
     /// Whether the program has operations of each set of each metric.
@@ -196,7 +196,7 @@ fn joined(samples: impl Iterator<Item = Quotient>) -> f64 {
 }
 
 /// Slots that `a` and `b` have in common; `None` for all slots.
-fn common(a: Slots, b: Slots) -> Slots {
+fn common(a: CommonSlots, b: CommonSlots) -> CommonSlots {
     match (a, b) {
         (Some(a), Some(b)) if a == b => Some(a),
         (Some(a), Some(b)) => Some(a.iter().filter(|slot| b.contains(slot)).copied().collect()),
@@ -206,7 +206,7 @@ fn common(a: Slots, b: Slots) -> Slots {
 
 impl Evidence<'_> {
     /// The slots that have all figures of an expression, apart from figures of an explicit slot.
-    fn slots_of(&self, expr: &FigureExpr) -> Result<Slots, String> {
+    fn slots_of(&self, expr: &FigureExpr) -> Result<CommonSlots, String> {
         let of_leaf = |leaf: &FigureExpr| match leaf {
             FigureExpr::Figure { figure, set, beside, slot: None, .. } => {
                 let sampled = self.sampled(*figure, set.as_ref(), beside.as_ref(), false)?;

@@ -68,7 +68,7 @@ pub use record::RunRecord;
 pub use request::{Measured, RankRequest, Request};
 pub use run::{iterations, measure};
 pub use variant::STOPPED_OPERATIONS;
-pub use verify::{Comparison, Verification, VerifiedRank, VerifyRequest, compare, verify};
+pub use verify::{OutputDifference, Verification, VerifiedRank, VerifyRequest, compare, verify};
 pub use warm_session::{BlockResult, WarmSession, WarmSessionOptions};
 pub use work::totals;
 

@@ -103,7 +103,7 @@ enum SearchEnd<E> {
     Ended(E),
 }
 
-type Step<T, O> = Result<T, SearchEnd<<O as Objective>::End>>;
+type SearchStep<T, O> = Result<T, SearchEnd<<O as Objective>::End>>;
 
 impl SearchOptions {
     /// Searches. Also returns the error that ended it early, if any.
@@ -173,7 +173,7 @@ fn half_width((noise, freedom): (f64, usize), a: usize, b: usize) -> f64 {
 }
 
 impl<O: Objective> SearchState<'_, O> {
-    fn all(&mut self) -> Step<(), O> {
+    fn all(&mut self) -> SearchStep<(), O> {
         self.kept = self.search.budget / KEPT;
         for point in self.spread(self.search.budget / 4) {
             self.mean(&point)?;
@@ -195,7 +195,7 @@ impl<O: Objective> SearchState<'_, O> {
     }
 
     /// Descends from the best point, and from other starts while the budget lasts.
-    fn run_descents(&mut self, starts: &mut usize) -> Step<(), O> {
+    fn run_descents(&mut self, starts: &mut usize) -> SearchStep<(), O> {
         loop {
             let start = match *starts {
                 0 => self.found().best().map(|best| best.point.clone()),
@@ -258,7 +258,7 @@ impl<O: Objective> SearchState<'_, O> {
     }
 
     /// Mean logarithm of a point's costs. Runs the point if needed; infinite if it fails.
-    fn mean(&mut self, point: &Point) -> Step<f64, O> {
+    fn mean(&mut self, point: &Point) -> SearchStep<f64, O> {
         if !self.tried.contains_key(point) {
             if !self.objective.fits(point) {
                 return Ok(f64::INFINITY);
@@ -268,7 +268,7 @@ impl<O: Objective> SearchState<'_, O> {
         Ok(self.tried.get(point).and_then(TriedPoint::mean).unwrap_or(f64::INFINITY))
     }
 
-    fn run(&mut self, point: &Point) -> Step<(), O> {
+    fn run(&mut self, point: &Point) -> SearchStep<(), O> {
         if self.runs + self.kept >= self.search.budget {
             return Err(SearchEnd::Spent);
         }
@@ -286,7 +286,7 @@ impl<O: Objective> SearchState<'_, O> {
     }
 
     /// Moves from a point to a local minimum.
-    fn descend(&mut self, start: Point) -> Step<(), O> {
+    fn descend(&mut self, start: Point) -> SearchStep<(), O> {
         let longest = self.search.axes.iter().filter(|axis| axis.ordered).map(|axis| axis.values).max().unwrap_or(1);
         let mut step = (longest / 4).max(1);
         let mut base = start;
@@ -326,7 +326,7 @@ impl<O: Objective> SearchState<'_, O> {
     }
 
     /// Tries a step along each axis, in random order; keeps each improvement.
-    fn explore_axes(&mut self, mut point: Point, mut value: f64, step: usize) -> Step<(Point, f64), O> {
+    fn explore_axes(&mut self, mut point: Point, mut value: f64, step: usize) -> SearchStep<(Point, f64), O> {
         let axes = self.search.axes.len();
         let mut order: Vec<usize> = (0..axes).collect();
         for at in (1..axes).rev() {
@@ -362,7 +362,7 @@ impl<O: Objective> SearchState<'_, O> {
     }
 
     /// Repeats the points that noise does not distinguish from the best.
-    fn race(&mut self) -> Step<(), O> {
+    fn race(&mut self) -> SearchStep<(), O> {
         loop {
             let found = self.found();
             let near: Vec<&TriedPoint> = match found.noise {

@@ -51,7 +51,7 @@ impl TimeSplitContext<'_> {
 
 /// A link of the chain.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct ChainLink {
     /// Slot of the operation in this rank's own cycle.
     pub step: usize,
     pub op: OpId,
@@ -65,7 +65,7 @@ pub struct Link {
 }
 
 /// An iteration on the time axis of the iteration that is split.
-struct Placed<'a> {
+struct PlacedIteration<'a> {
     iteration: &'a Iteration<'a>,
     /// Time from the begin of the iteration that is split to the begin of this one, in ns; at most 0.
     begin: i64,
@@ -95,7 +95,7 @@ impl TraceOrder {
 /// An operation of one of several iterations: the number of iterations by which it is earlier, and the index of its span.
 type Occurrence = (usize, usize);
 
-impl Placed<'_> {
+impl PlacedIteration<'_> {
     /// Start and end of a span.
     fn times(&self, at: usize) -> (i64, i64) {
         let span = &self.iteration.trace.spans[at];
@@ -109,7 +109,7 @@ impl Placed<'_> {
 }
 
 /// The iteration and those before it, each placed before the one that follows it.
-fn placed<'a>(iteration: &'a Iteration<'a>, around: &TimeSplitContext<'a>) -> Vec<Placed<'a>> {
+fn placed<'a>(iteration: &'a Iteration<'a>, around: &TimeSplitContext<'a>) -> Vec<PlacedIteration<'a>> {
     let mut known: BTreeMap<usize, Rc<_>> = BTreeMap::new();
     let mut begin = 0;
     let all = std::iter::once(&iteration).chain(around.earlier).enumerate();
@@ -121,13 +121,13 @@ fn placed<'a>(iteration: &'a Iteration<'a>, around: &TimeSplitContext<'a>) -> Ve
         let order = || Rc::new(TraceOrder::of(trace, around));
         // Iterations of one slot have the same trace, except for the one that is split.
         let order = if age == 0 { order() } else { known.entry(trace.slot).or_insert_with(order).clone() };
-        Placed { iteration, begin, order }
+        PlacedIteration { iteration, begin, order }
     };
     all.map(place).collect()
 }
 
 /// The last of the operations that an operation waited for; `None` if it waited for none in these iterations.
-fn predecessor(placed: &[Placed], (age, at): Occurrence, plan: &Plan) -> Option<Occurrence> {
+fn predecessor(placed: &[PlacedIteration], (age, at): Occurrence, plan: &Plan) -> Option<Occurrence> {
     let trace = placed[age].iteration.trace;
     let (step, op) = (&plan.steps[trace.step], trace.spans[at].op);
     let within = step.incoming(op).map(|edge| (age, edge.from));
@@ -150,7 +150,7 @@ struct Windows(Vec<(i64, i64)>);
 
 impl Windows {
     /// Earlier iterations of the same slot that are at least as far back as iterations overlap; empty if there are none.
-    fn steady(placed: &[Placed], depth: usize) -> Windows {
+    fn steady(placed: &[PlacedIteration], depth: usize) -> Windows {
         let own = placed[0].iteration.trace;
         let same = |age: &usize| placed[*age].iteration.trace.slot == own.slot;
         let ages = (depth.max(1)..placed.len().saturating_sub(depth.max(1))).filter(same).take(AVERAGED);
@@ -170,7 +170,7 @@ impl Windows {
 }
 
 /// Splits an iteration. Returns the links from its start to its end.
-pub fn split<'a>(iteration: &'a Iteration<'a>, around: &TimeSplitContext<'a>) -> (TimeSplitRecord, Vec<Link>) {
+pub fn split<'a>(iteration: &'a Iteration<'a>, around: &TimeSplitContext<'a>) -> (TimeSplitRecord, Vec<ChainLink>) {
     let placed = placed(iteration, around);
     let steady = Windows::steady(&placed, around.depth);
     let plain = Windows(vec![placed[0].range()]);
@@ -203,8 +203,8 @@ pub fn split<'a>(iteration: &'a Iteration<'a>, around: &TimeSplitContext<'a>) ->
 }
 
 /// Joins the links of each operation in this many iterations, with the mean of their times, rounded down.
-fn averaged(links: Vec<Link>, count: i64) -> Vec<Link> {
-    let mut joined: IndexMap<(usize, OpId), Link> = IndexMap::new();
+fn averaged(links: Vec<ChainLink>, count: i64) -> Vec<ChainLink> {
+    let mut joined: IndexMap<(usize, OpId), ChainLink> = IndexMap::new();
     for link in links {
         match joined.entry((link.step, link.op)) {
             Entry::Occupied(mut all) => {
@@ -214,7 +214,7 @@ fn averaged(links: Vec<Link>, count: i64) -> Vec<Link> {
             Entry::Vacant(place) => _ = place.insert(link),
         }
     }
-    let mut links: Vec<Link> = joined.into_values().collect();
+    let mut links: Vec<ChainLink> = joined.into_values().collect();
     for link in &mut links {
         link.time = link.time.div_euclid(count);
         divide(&mut link.parts, count);
@@ -231,9 +231,9 @@ fn divide(parts: &mut TimeSplitRecord, count: i64) {
 
 /// The links of the chain that have a part of the windows, from the first to the last, and whether the chain reaches the begin of the
 /// earliest window.
-fn chain(placed: &[Placed], windows: &Windows, around: &TimeSplitContext) -> (Vec<Link>, bool) {
+fn chain(placed: &[PlacedIteration], windows: &Windows, around: &TimeSplitContext) -> (Vec<ChainLink>, bool) {
     let (own, floor) = (placed[0].iteration.trace, windows.floor());
-    let mut links: Vec<Link> = Vec::new();
+    let mut links: Vec<ChainLink> = Vec::new();
     // Everything after the cursor is attributed.
     let mut cursor = own.time.0.max(0);
     let last = (0..own.spans.len()).max_by_key(|&at| (own.spans[at].end, std::cmp::Reverse(at)));
@@ -268,7 +268,7 @@ fn chain(placed: &[Placed], windows: &Windows, around: &TimeSplitContext) -> (Ve
             _ => time,
         };
         parts.operations_ns.0 += own;
-        links.push(Link { step: iteration.trace.step, op: span.op, time, whole, parts });
+        links.push(ChainLink { step: iteration.trace.step, op: span.op, time, whole, parts });
         cursor = start;
         next = Some((age, at));
         current = if cursor > floor { predecessor(placed, (age, at), around.plan) } else { None };
@@ -337,7 +337,7 @@ step {
         [operations, stretch, split.launch_ns.0, split.queue_ns.0, split.dependency_ns.0, split.idle_ns.0]
     }
 
-    fn split(trace: &Trace, around: &TimeSplitContext) -> (TimeSplitRecord, Vec<Link>) {
+    fn split(trace: &Trace, around: &TimeSplitContext) -> (TimeSplitRecord, Vec<ChainLink>) {
         super::split(&Iteration::alone(trace), around)
     }
 

@@ -8,7 +8,7 @@ use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
-use super::figures::{FigureExpr, Lowered, Type};
+use super::figures::{FigureExpr, LoweredFigure, Type};
 use super::functions::FUNCTIONS;
 use super::statistic::Statistic;
 
@@ -17,7 +17,7 @@ const OF_FIGURES: &str = " of figures";
 
 impl Analyzer<'_> {
     /// Lowers a call of a function with a metric among its arguments.
-    pub(super) fn figure_function(&mut self, callee: Name, args: &[Expr], expr: &Expr) -> Lowered {
+    pub(super) fn figure_function(&mut self, callee: Name, args: &[Expr], expr: &Expr) -> LoweredFigure {
         let name = self.names.name(callee.symbol).to_owned();
         let (unary, binary) = (Unary::from_name(&name), Binary::from_name(&name));
         if let (Some(statistic), None, [of]) = (statistic_of(&name), binary, args) {
@@ -33,7 +33,7 @@ impl Analyzer<'_> {
             self.no_figure_function(name, args, callee.span);
             return None;
         }
-        let lowered: Vec<Lowered> = args.iter().map(|arg| self.figure(arg)).collect();
+        let lowered: Vec<LoweredFigure> = args.iter().map(|arg| self.figure(arg)).collect();
         let mut values = Vec::new();
         for (value, arg) in lowered.into_iter().collect::<Option<Vec<_>>>()?.into_iter().zip(args) {
             match value {
@@ -83,7 +83,7 @@ impl Analyzer<'_> {
     }
 
     /// Lowers `if c { a } else { b }`, where `c` must be known before the run.
-    pub(super) fn figure_choice(&mut self, arms: &[(Expr, Expr)], otherwise: &Expr) -> Lowered {
+    pub(super) fn figure_choice(&mut self, arms: &[(Expr, Expr)], otherwise: &Expr) -> LoweredFigure {
         for (condition, value) in arms {
             if self.mentions_figure(condition) {
                 return self.fail(ModelError::WrongType {
@@ -117,7 +117,7 @@ impl Analyzer<'_> {
         self.error(ModelError::UnitsDiffer { op, help, left, left_at, right, right_at });
     }
 
-    fn no_number(&mut self, expected: &str, found: Type, at: SrcSpan) -> Lowered {
+    fn no_number(&mut self, expected: &str, found: Type, at: SrcSpan) -> LoweredFigure {
         let help = match found {
             Type::Number(dimension) => {
                 dimension.example().map(|unit| format!("divide it by `{unit}` for a plain number"))

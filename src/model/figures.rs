@@ -90,7 +90,7 @@ const OWNERS: [&str; 2] = ["memory", "device"];
 /// Placeholder for a metric with an error. The analysis has failed, and uses of the metric are not reported.
 const FAILED: FigureExpr = FigureExpr::Constant(f64::NAN);
 
-pub(super) type Lowered = Option<(FigureExpr, Type)>;
+pub(super) type LoweredFigure = Option<(FigureExpr, Type)>;
 
 impl<'a> Analyzer<'a> {
     pub(super) fn figures(&mut self) {
@@ -184,7 +184,7 @@ impl<'a> Analyzer<'a> {
         self.metrics.get(&symbol).copied()
     }
 
-    pub(super) fn figure(&mut self, expr: &Expr) -> Lowered {
+    pub(super) fn figure(&mut self, expr: &Expr) -> LoweredFigure {
         if !self.mentions_figure(expr) {
             return self.plain_figure(expr);
         }
@@ -253,7 +253,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    fn plain_figure(&mut self, expr: &Expr) -> Lowered {
+    fn plain_figure(&mut self, expr: &Expr) -> LoweredFigure {
         let mut unknown = None;
         walk::expr(expr, &mut |part| {
             if let ExprKind::Call { callee, .. } = part.kind
@@ -355,7 +355,7 @@ impl<'a> Analyzer<'a> {
         found
     }
 
-    fn unknown_figure(&mut self, symbol: Symbol, span: SrcSpan, others: &[impl AsRef<str>]) -> Lowered {
+    fn unknown_figure(&mut self, symbol: Symbol, span: SrcSpan, others: &[impl AsRef<str>]) -> LoweredFigure {
         let name = self.names.name(symbol).to_owned();
         let figures = Figure::NAMES;
         let near = suggest::nearest(&name, figures.into_iter().chain(others.iter().map(AsRef::as_ref)));
@@ -377,7 +377,7 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Lowers a metric or an earlier metric with its statistic and slot.
-    fn picked(&mut self, expr: &Expr, pick: Pick, span: SrcSpan) -> Lowered {
+    fn picked(&mut self, expr: &Expr, pick: Pick, span: SrcSpan) -> LoweredFigure {
         match &expr.kind {
             ExprKind::Name(symbol) => self.named(*symbol, None, pick, span),
             ExprKind::Call { callee, args } => self.named(callee.symbol, Some(args), pick, span),
@@ -413,7 +413,7 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Lowers a name: an earlier metric, or a metric of the sets in parentheses.
-    fn named(&mut self, symbol: Symbol, args: Option<&[Expr]>, pick: Pick, span: SrcSpan) -> Lowered {
+    fn named(&mut self, symbol: Symbol, args: Option<&[Expr]>, pick: Pick, span: SrcSpan) -> LoweredFigure {
         if let Some(metric) = self.metric(symbol) {
             return self.earlier(metric, pick);
         }
@@ -439,7 +439,7 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Lowers a reference to an earlier metric by its index.
-    fn earlier(&mut self, metric: usize, pick: Pick) -> Lowered {
+    fn earlier(&mut self, metric: usize, pick: Pick) -> LoweredFigure {
         let earlier = &self.program.metrics[metric];
         if matches!(earlier.value, FigureExpr::Constant(value) if value.is_nan()) {
             return None;
@@ -482,7 +482,7 @@ impl<'a> Analyzer<'a> {
         self.fail(ModelError::ArgumentCount { function, expected, found, at: span.into(), help: Some(help) })
     }
 
-    fn figure_binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr) -> Lowered {
+    fn figure_binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr) -> LoweredFigure {
         let (a, b) = (self.figure(left), self.figure(right));
         let ((a, a_type), (b, b_type)) = (a?, b?);
         let function = binary(op);

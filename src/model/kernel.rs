@@ -71,7 +71,7 @@ pub(super) struct Fields<'a> {
 }
 
 /// Returns the value of a field; `None` if it is not given.
-type Given<'g, 'a> = &'g dyn Fn(&str) -> Option<&'a Expr>;
+type FieldLookup<'g, 'a> = &'g dyn Fn(&str) -> Option<&'a Expr>;
 
 /// Fields of a kernel.
 const FIELDS: [&str; 11] =
@@ -269,7 +269,7 @@ impl<'a> Analyzer<'a> {
         &mut self,
         (name, kernel): (&Name, &str),
         file: &KernelFile,
-        field: Given<'_, 'a>,
+        field: FieldLookup<'_, 'a>,
     ) -> Option<TritonLaunch> {
         let launch = match triton::launch(&file.text) {
             Ok(launch) => launch,
@@ -321,7 +321,7 @@ impl<'a> Analyzer<'a> {
     fn kernel_code(
         &mut self,
         (name, kernel): (&Name, &str),
-        (field, file, triton): (Given<'_, 'a>, Option<&'a KernelFile>, Option<&TritonLaunch>),
+        (field, file, triton): (FieldLookup<'_, 'a>, Option<&'a KernelFile>, Option<&TritonLaunch>),
         &EntryParams { inputs, outputs, sizes, args }: &EntryParams,
     ) -> Option<KernelCode> {
         let wrong = |this: &mut Self, why: String, help: String, place: &'static str, at: SrcSpan| {

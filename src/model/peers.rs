@@ -153,7 +153,7 @@ fn peer_copies(programs: &[Program]) -> BTreeMap<CopySite, BTreeMap<u32, SiteCop
 }
 
 /// An arrival on a rank: the sender and the slice that is written.
-struct Arrival {
+struct CopyArrival {
     from: u32,
     view: ViewId,
 }
@@ -168,7 +168,7 @@ impl Linker {
     /// Adds the arrivals of a copy to each rank that executes it.
     fn place(&mut self, programs: &mut [Program], copies: &BTreeMap<u32, SiteCopy>) {
         let errors_before = self.errors.len();
-        let mut arrivals: BTreeMap<u32, Vec<Arrival>> = BTreeMap::new();
+        let mut arrivals: BTreeMap<u32, Vec<CopyArrival>> = BTreeMap::new();
         for (&from, sender) in copies {
             let Some(to) = sender.to else { continue };
             let Some(receiver) = copies.get(&to) else {
@@ -176,7 +176,7 @@ impl Linker {
                 continue;
             };
             if let Some(view) = self.target(programs, (from, sender), (to, receiver)) {
-                arrivals.entry(to).or_default().push(Arrival { from, view });
+                arrivals.entry(to).or_default().push(CopyArrival { from, view });
             }
         }
         if self.errors.len() > errors_before {
@@ -255,7 +255,7 @@ fn buffers(program: &Program) -> FxHashMap<(String, u32), MemoryId> {
 }
 
 /// Reports two unordered accesses to the same elements of a rank in one copy, at least one of which is a write.
-fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[Arrival]) -> Option<ModelError> {
+fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[CopyArrival]) -> Option<ModelError> {
     let program = &programs[copy.rank];
     let slice = |view: ViewId| program.view_text(view);
     let at = span(programs, copy).into();
@@ -280,10 +280,10 @@ fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[Arrival])
 
 /// Replaces a rank's copy by an operation with everything that it sends and receives. A copy from a rank to itself
 /// becomes a plain copy.
-fn replace(program: &mut Program, rank: u32, own: &SiteCopy, arrivals: &[Arrival]) {
+fn replace(program: &mut Program, rank: u32, own: &SiteCopy, arrivals: &[CopyArrival]) {
     let step = &program.cycle[own.step];
     let OpKind::Run(id) = step.op(own.op).kind else { return };
-    if let (Some(to), [Arrival { from, .. }]) = (own.to, arrivals)
+    if let (Some(to), [CopyArrival { from, .. }]) = (own.to, arrivals)
         && to == rank
         && *from == rank
     {

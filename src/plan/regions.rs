@@ -41,7 +41,7 @@ impl Regions {
     /// with too many overlaps.
     pub fn new(program: &Program, by_slot: bool) -> Result<Regions, MemoryId> {
         let views = &program.views;
-        let mut search = OverlapSearch { program, uses: Uses::new(program, by_slot), pairs: Vec::new() };
+        let mut search = OverlapSearch { program, uses: SliceUses::new(program, by_slot), pairs: Vec::new() };
         let (ends, ordered) = by_memory(program, &search.uses);
         for memory in (0..ends.len()).map(MemoryId::from) {
             let start = memory.index().checked_sub(1).map_or(0, |before| ends[before] as usize);
@@ -84,8 +84,8 @@ impl Regions {
 }
 
 /// How the operations of a program access its slices.
-struct Uses {
-    access: Vec<Access>,
+struct SliceUses {
+    access: Vec<AccessMode>,
     /// For each slice, the index in `slots` of its first slot; empty if all slots count as one.
     starts: Vec<u32>,
     /// The slots of each slice, in ascending order.
@@ -93,22 +93,22 @@ struct Uses {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
+enum AccessMode {
     None,
     Read,
     Written,
 }
 
-impl Uses {
-    fn new(program: &Program, by_slot: bool) -> Uses {
+impl SliceUses {
+    fn new(program: &Program, by_slot: bool) -> SliceUses {
         let count = program.views.len();
-        let mut uses = Uses { access: vec![Access::None; count], starts: Vec::new(), slots: Vec::new() };
+        let mut uses = SliceUses { access: vec![AccessMode::None; count], starts: Vec::new(), slots: Vec::new() };
         for (_, view, writes) in operands(program) {
             let access = &mut uses.access[view.index()];
             match *access {
-                _ if writes => *access = Access::Written,
-                Access::None => *access = Access::Read,
-                Access::Read | Access::Written => {}
+                _ if writes => *access = AccessMode::Written,
+                AccessMode::None => *access = AccessMode::Read,
+                AccessMode::Read | AccessMode::Written => {}
             }
         }
         if by_slot && program.cycle.len() > 1 {
@@ -142,11 +142,11 @@ impl Uses {
     }
 
     fn is_used(&self, view: ViewId) -> bool {
-        self.access[view.index()] != Access::None
+        self.access[view.index()] != AccessMode::None
     }
 
     fn is_written(&self, view: ViewId) -> bool {
-        self.access[view.index()] == Access::Written
+        self.access[view.index()] == AccessMode::Written
     }
 
     /// The slots whose operations access a slice; empty if all slots count as one.
@@ -179,7 +179,7 @@ fn operands(program: &Program) -> impl Iterator<Item = (u32, ViewId, bool)> {
 }
 
 /// Returns the accessed slices, ordered by memory, and for each memory the end of its slices in that list.
-fn by_memory(program: &Program, uses: &Uses) -> (Vec<u32>, Vec<ViewId>) {
+fn by_memory(program: &Program, uses: &SliceUses) -> (Vec<u32>, Vec<ViewId>) {
     let views = || (0..program.views.len()).map(ViewId::from).filter(|view| uses.is_used(*view));
     let mut ends = vec![0u32; program.memories.len()];
     for view in views() {
@@ -211,12 +211,12 @@ fn stretch(extents: &[Extent], strides: &[u64], axis: Option<usize>) -> (u64, u6
 }
 
 /// First and end position of a slice on an axis, and the slice.
-type Placed = (u64, u64, ViewId);
+type PlacedSlice = (u64, u64, ViewId);
 
 /// Returns the slices of a group, sorted by their first position on an axis, and the mean number of slices at a
 /// position.
-fn placed(views: &Views, strides: &[u64], group: &[ViewId], axis: Option<usize>) -> (f64, Vec<Placed>) {
-    let mut placed: Vec<Placed> = group
+fn placed(views: &Views, strides: &[u64], group: &[ViewId], axis: Option<usize>) -> (f64, Vec<PlacedSlice>) {
+    let mut placed: Vec<PlacedSlice> = group
         .iter()
         .map(|&view| {
             let (start, end) = stretch(views.extents(view), strides, axis);
@@ -231,7 +231,7 @@ fn placed(views: &Views, strides: &[u64], group: &[ViewId], axis: Option<usize>)
 }
 
 /// Divides sorted slices into runs of which none overlaps another on the axis. Returns the end index of each run.
-fn parts(placed: &[Placed]) -> Vec<usize> {
+fn parts(placed: &[PlacedSlice]) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut reach = 0;
     for (index, &(start, end, _)) in placed.iter().enumerate() {
@@ -247,7 +247,7 @@ fn parts(placed: &[Placed]) -> Vec<usize> {
 /// The search for pairs of slices that overlap.
 struct OverlapSearch<'a> {
     program: &'a Program,
-    uses: Uses,
+    uses: SliceUses,
     pairs: Vec<(ViewId, ViewId)>,
 }
 
@@ -291,7 +291,7 @@ impl OverlapSearch<'_> {
         let rank = strides.len();
         let mut open = vec![(group, 0)];
         while let Some((group, cuts)) = open.pop() {
-            let mut sweep: Option<(f64, Vec<Placed>)> = None;
+            let mut sweep: Option<(f64, Vec<PlacedSlice>)> = None;
             let mut apart = false;
             for axis in std::iter::once(None).chain((0..rank).map(Some)) {
                 let (density, placed) = placed(views, &strides, &group, axis);
@@ -321,7 +321,7 @@ impl OverlapSearch<'_> {
 
     /// Adds the overlapping pairs among slices that are sorted along an axis. A pair in several slots is added in the
     /// first only.
-    fn swept(&mut self, placed: &[Placed], slot: Option<u32>) -> bool {
+    fn swept(&mut self, placed: &[PlacedSlice], slot: Option<u32>) -> bool {
         let OverlapSearch { program, uses, pairs } = self;
         let mut read: Vec<(u64, ViewId)> = Vec::new();
         let mut written: Vec<(u64, ViewId)> = Vec::new();

@@ -3,7 +3,7 @@
 use crate::base::Space;
 use crate::config::Profile;
 use crate::cost;
-use crate::cost::cache::{self, Access};
+use crate::cost::cache::{self, OperationAccesses};
 use crate::model::{OpKind, Program};
 
 use super::{Command, Schedule, StepSchedule};
@@ -68,7 +68,7 @@ fn shares<'a>(
             let (space, base) = schedule.memory.offset(memory, planned.copy);
             (space == Space::Device).then(|| base + program.views.offset(view, &layout.dims) * layout.dtype.size())
         });
-        Access { spec: program.spec(spec), offsets: offsets.collect(), cold: cold && place == 0 }
+        OperationAccesses { spec: program.spec(spec), offsets: offsets.collect(), cold: cold && place == 0 }
     };
     let shares = cache::shares(|| runs().map(access), profile);
     runs().map(|(_, run)| run).zip(shares)

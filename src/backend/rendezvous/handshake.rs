@@ -59,8 +59,8 @@ const FIRST: &str = "aorta: rank 0 knows the secret";
 const OTHERS: &str = "aorta: another rank knows the secret";
 
 /// Derives the keys of both directions: to rank 0, and from rank 0.
-fn keys(secret: &[u8], begun: &[u8], hello: &[u8]) -> (Seal, Seal) {
-    let key = |label| Seal::new(tag(secret, label, &[begun, hello]));
+fn keys(secret: &[u8], openings: &[u8], hello: &[u8]) -> (Seal, Seal) {
+    let key = |label| Seal::new(tag(secret, label, &[openings, hello]));
     (key("aorta: frames to rank 0"), key("aorta: frames from rank 0"))
 }
 
@@ -79,16 +79,16 @@ pub fn introduce(stream: &mut Socket, secret: &[u8], hello: &Hello, deadline: In
     let hello = serde_json::to_vec(hello).expect("plain data can be written");
     let mut stream = stream.until(deadline);
     let mut answer = [0; OPENING_BYTES + TAG];
-    let heard = stream.write_all(&opening_of_client).and_then(|()| stream.read_exact(&mut answer));
+    let answered = stream.write_all(&opening_of_client).and_then(|()| stream.read_exact(&mut answer));
     let (other, proof) = answer.split_at(OPENING_BYTES);
-    let begun = [&opening_of_client, other].concat();
-    if heard.is_err() || !other.starts_with(&MAGIC) || !holds(secret, FIRST, &[&begun], proof) {
+    let openings = [&opening_of_client, other].concat();
+    if answered.is_err() || !other.starts_with(&MAGIC) || !holds(secret, FIRST, &[&openings], proof) {
         return Err(ConnectError::Unknown);
     }
-    let proof = tag(secret, OTHERS, &[&begun, &hello]);
-    let said = [(hello.len() as u32).to_le_bytes().as_slice(), &hello, &proof].concat();
-    stream.write_all(&said).map_err(|_| ConnectError::Unknown)?;
-    let (sent, received) = keys(secret, &begun, &hello);
+    let proof = tag(secret, OTHERS, &[&openings, &hello]);
+    let introduction = [(hello.len() as u32).to_le_bytes().as_slice(), &hello, &proof].concat();
+    stream.write_all(&introduction).map_err(|_| ConnectError::Unknown)?;
+    let (sent, received) = keys(secret, &openings, &hello);
     Ok(Seals { sent, received })
 }
 
@@ -99,9 +99,9 @@ pub struct PendingPeer {
     /// Address of the process; `None` for a process on this host.
     pub from: Option<IpAddr>,
     since: Instant,
-    heard: Vec<u8>,
+    received: Vec<u8>,
     /// The openings of both sides, one after the other; `None` until the other side's has arrived.
-    begun: Option<Vec<u8>>,
+    openings: Option<Vec<u8>>,
 }
 
 /// State of a pending connection after it has processed the data that had arrived.
@@ -118,12 +118,12 @@ impl PendingPeer {
     /// Begins the authentication of a new connection.
     pub fn new(stream: Socket) -> PendingPeer {
         let from = stream.from();
-        PendingPeer { stream, from, since: Instant::now(), heard: Vec::new(), begun: None }
+        PendingPeer { stream, from, since: Instant::now(), received: Vec::new(), openings: None }
     }
 
     /// Processes the data that has arrived, without blocking.
     pub fn advance(mut self, secret: &[u8]) -> PendingPeerState {
-        let timeout = if self.begun.is_none() { FIRST_BYTES_TIMEOUT } else { AUTHENTICATION_TIMEOUT };
+        let timeout = if self.openings.is_none() { FIRST_BYTES_TIMEOUT } else { AUTHENTICATION_TIMEOUT };
         if self.since.elapsed() > timeout {
             return PendingPeerState::Rejected;
         }
@@ -138,37 +138,37 @@ impl PendingPeer {
     }
 
     fn take(&mut self, secret: &[u8]) -> io::Result<Option<(Hello, Seals)>> {
-        if self.begun.is_none() {
+        if self.openings.is_none() {
             if !self.fill(OPENING_BYTES)? {
                 return Ok(None);
             }
-            if !self.heard.starts_with(&MAGIC) {
+            if !self.received.starts_with(&MAGIC) {
                 return Err(ErrorKind::InvalidData.into());
             }
             let opening_of_server = opening()?;
-            let begun = [self.heard.as_slice(), &opening_of_server].concat();
-            let answer = [opening_of_server.as_slice(), &tag(secret, FIRST, &[&begun])].concat();
+            let openings = [self.received.as_slice(), &opening_of_server].concat();
+            let answer = [opening_of_server.as_slice(), &tag(secret, FIRST, &[&openings])].concat();
             // The send buffer of a new connection is empty, so this does not block.
             self.stream.write_all(&answer)?;
-            self.begun = Some(begun);
-            self.heard.clear();
+            self.openings = Some(openings);
+            self.received.clear();
         }
         if !self.fill(4)? {
             return Ok(None);
         }
-        let length = u32::from_le_bytes(self.heard[..4].try_into().expect("four bytes")) as usize;
+        let length = u32::from_le_bytes(self.received[..4].try_into().expect("four bytes")) as usize;
         if length > MAX_HELLO_BYTES {
             return Err(ErrorKind::InvalidData.into());
         }
         if !self.fill(4 + length + TAG)? {
             return Ok(None);
         }
-        let begun = self.begun.as_deref().expect("it has begun");
-        let (hello, proof) = self.heard[4..].split_at(length);
-        if !holds(secret, OTHERS, &[begun, hello], proof) {
+        let openings = self.openings.as_deref().expect("it has openings");
+        let (hello, proof) = self.received[4..].split_at(length);
+        if !holds(secret, OTHERS, &[openings, hello], proof) {
             return Err(ErrorKind::PermissionDenied.into());
         }
-        let (received, sent) = keys(secret, begun, hello);
+        let (received, sent) = keys(secret, openings, hello);
         let hello = serde_json::from_slice(hello).map_err(io::Error::other)?;
         Ok(Some((hello, Seals { sent, received })))
     }
@@ -176,11 +176,11 @@ impl PendingPeer {
     /// Reads until `length` bytes have been received; `false` if they have not all arrived yet.
     fn fill(&mut self, length: usize) -> io::Result<bool> {
         let mut buffer = [0; 512];
-        while self.heard.len() < length {
-            let most = buffer.len().min(length - self.heard.len());
+        while self.received.len() < length {
+            let most = buffer.len().min(length - self.received.len());
             match self.stream.read(&mut buffer[..most]) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(read) => self.heard.extend(&buffer[..read]),
+                Ok(read) => self.received.extend(&buffer[..read]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

@@ -44,11 +44,11 @@ pub(super) fn version() -> String {
 }
 
 /// The error for ranks that do not find each other, for this reason.
-pub(super) fn failed(why: String, place: &JoinOptions) -> ExecError {
-    let help = match &place.transport {
+pub(super) fn failed(why: String, options: &JoinOptions) -> ExecError {
+    let help = match &options.transport {
         Transport::Host { advice, .. } => advice.clone(),
         Transport::Network { address, .. } => {
-            let ports = place.ports();
+            let ports = options.ports();
             let (first, last) = (ports.first().copied().unwrap_or(0), ports.last().copied().unwrap_or(0));
             format!(
                 "rank 0 listens at {address} on the first of the ports {first} to {last} that no other run has: let the \
@@ -70,24 +70,24 @@ pub(super) enum Answer {
 
 /// Finds rank 0 and returns the connection to it. Other listeners at the same addresses are named only in the final
 /// error.
-pub(super) fn find_rank_0(place: &JoinOptions) -> Result<Connection, ExecError> {
-    let deadline = Instant::now() + place.timeout;
+pub(super) fn find_rank_0(options: &JoinOptions) -> Result<Connection, ExecError> {
+    let deadline = Instant::now() + options.timeout;
     let (mut stranger, mut last) = (None, String::from("nobody listens"));
-    if let Transport::Host { folder, .. } = &place.transport {
+    if let Transport::Host { folder, .. } = &options.transport {
         // A problem with the folder is permanent, unlike one with a host's address, so fail at once.
-        local::address(folder, &place.job).map_err(|why| failed(why, place))?;
+        local::address(folder, &options.job).map_err(|why| failed(why, options))?;
     }
     loop {
-        let addresses = addresses(place).unwrap_or_else(|why| {
+        let addresses = addresses(options).unwrap_or_else(|why| {
             last = why;
             Vec::new()
         });
         for (index, address) in addresses {
             let left = deadline.saturating_duration_since(Instant::now());
             let timeout = if index == 0 { AUTHENTICATION_TIMEOUT } else { OTHER_PORTS_TIMEOUT };
-            match connect(&address, place, left.clamp(MIN_TIMEOUT, timeout)) {
+            match connect(&address, options, left.clamp(MIN_TIMEOUT, timeout)) {
                 Ok(Answer::Welcome(connection)) => return Ok(connection),
-                Ok(Answer::Refused(why)) => return Err(failed(format!("rank 0 refused: {why}"), place)),
+                Ok(Answer::Refused(why)) => return Err(failed(format!("rank 0 refused: {why}"), options)),
                 Ok(Answer::Elsewhere) => last = format!("another run listens at {address}"),
                 Err(ConnectError::Unknown) => stranger = Some(address),
                 Err(ConnectError::Unreachable(error)) => {
@@ -99,7 +99,7 @@ pub(super) fn find_rank_0(place: &JoinOptions) -> Result<Connection, ExecError> 
             }
         }
         if Instant::now() > deadline {
-            let why = match (&stranger, &place.transport) {
+            let why = match (&stranger, &options.transport) {
                 (None, _) => last,
                 (Some(address), Transport::Host { .. }) => {
                     format!("the process that listens at {address} is not a rank of this run")
@@ -109,24 +109,24 @@ pub(super) fn find_rank_0(place: &JoinOptions) -> Result<Connection, ExecError> 
                      or rank 0 has another secret"
                 ),
             };
-            let at = match &place.transport {
+            let at = match &options.transport {
                 Transport::Host { .. } => "on this host",
                 Transport::Network { address, .. } => &format!("at {address}"),
             };
-            let why = format!("rank {} did not find rank 0 {at} within {:?}: {why}", place.rank, place.timeout);
-            return Err(failed(why, place));
+            let why = format!("rank {} did not find rank 0 {at} within {:?}: {why}", options.rank, options.timeout);
+            return Err(failed(why, options));
         }
         std::thread::sleep(ROUND);
     }
 }
 
 /// Addresses at which rank 0 may listen, each with the index of its port; an error in words if none is known.
-fn addresses(place: &JoinOptions) -> Result<Vec<(usize, ListenAddress)>, String> {
-    match &place.transport {
-        Transport::Host { folder, .. } => Ok(vec![(0, local::address(folder, &place.job)?)]),
+fn addresses(options: &JoinOptions) -> Result<Vec<(usize, ListenAddress)>, String> {
+    match &options.transport {
+        Transport::Host { folder, .. } => Ok(vec![(0, local::address(folder, &options.job)?)]),
         Transport::Network { address, .. } => {
             let found = resolve(address)?;
-            let each = place.ports().into_iter().enumerate();
+            let each = options.ports().into_iter().enumerate();
             let each = each.flat_map(|(index, port)| found.iter().map(move |&ip| (index, (ip, port).into())));
             Ok(each.map(|(index, address)| (index, ListenAddress::Network(address))).collect())
         }
@@ -134,10 +134,14 @@ fn addresses(place: &JoinOptions) -> Result<Vec<(usize, ListenAddress)>, String>
 }
 
 /// Connects to an address and authenticates to rank 0.
-pub(super) fn connect(address: &ListenAddress, place: &JoinOptions, timeout: Duration) -> Result<Answer, ConnectError> {
-    let hello = Hello { version: version(), job: place.job.clone(), rank: place.rank, world: place.world };
+pub(super) fn connect(
+    address: &ListenAddress,
+    options: &JoinOptions,
+    timeout: Duration,
+) -> Result<Answer, ConnectError> {
+    let hello = Hello { version: version(), job: options.job.clone(), rank: options.rank, world: options.world };
     let mut stream = Socket::connect(address, timeout).map_err(ConnectError::Unreachable)?;
-    let seals = introduce(&mut stream, place.key(), &hello, Instant::now() + AUTHENTICATION_TIMEOUT)?;
+    let seals = introduce(&mut stream, options.key(), &hello, Instant::now() + AUTHENTICATION_TIMEOUT)?;
     let mut connection = Connection { stream, seals };
     let answer = connection.receive(AUTHENTICATION_TIMEOUT).map_err(ConnectError::Unreachable)?;
     match answer.kind {

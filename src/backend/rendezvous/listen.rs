@@ -33,12 +33,12 @@ const MAX_LISTED: usize = 4;
 const TRIES: usize = 20;
 
 /// Listens until all ranks have joined, and returns the connections by rank.
-pub(super) fn listen(place: &JoinOptions) -> Result<BTreeMap<u32, Connection>, ExecError> {
-    let deadline = Instant::now() + place.timeout;
-    let listener = bind(place)?;
+pub(super) fn listen(options: &JoinOptions) -> Result<BTreeMap<u32, Connection>, ExecError> {
+    let deadline = Instant::now() + options.timeout;
+    let listener = bind(options)?;
     let (joined, unauthenticated) = (BTreeMap::new(), BTreeSet::new());
-    let mut acceptor = Acceptor { place, joined, pending: Vec::new(), refused: Vec::new(), unauthenticated };
-    while acceptor.joined.len() + 1 < place.world as usize {
+    let mut acceptor = Acceptor { options, joined, pending: Vec::new(), refused: Vec::new(), unauthenticated };
+    while acceptor.joined.len() + 1 < options.world as usize {
         if Instant::now() > deadline {
             return Err(acceptor.missing(&listener));
         }
@@ -60,23 +60,23 @@ enum ListenAttempt {
 }
 
 /// Binds rank 0's address. Skips ports that other runs of the same user have; fails if another process has one.
-fn bind(place: &JoinOptions) -> Result<Listener, ExecError> {
-    let (host, port) = match &place.transport {
+fn bind(options: &JoinOptions) -> Result<Listener, ExecError> {
+    let (host, port) = match &options.transport {
         Transport::Host { folder, .. } => {
             local::sweep(folder);
-            let address = local::address(folder, &place.job).map_err(|why| failed(why, place))?;
-            return match claim(&address, place)? {
+            let address = local::address(folder, &options.job).map_err(|why| failed(why, options))?;
+            return match claim(&address, options)? {
                 ListenAttempt::Ours(listener) => Ok(listener),
-                _ => Err(failed("another run uses its socket".to_owned(), place)),
+                _ => Err(failed("another run uses its socket".to_owned(), options)),
             };
         }
         Transport::Network { address, port, .. } => (address, *port),
     };
-    let found = resolve(host).map_err(|why| failed(why, place))?;
+    let found = resolve(host).map_err(|why| failed(why, options))?;
     let mut is_here = false;
-    for port in place.ports() {
+    for port in options.ports() {
         for &ip in &found {
-            match claim(&ListenAddress::Network((ip, port).into()), place)? {
+            match claim(&ListenAddress::Network((ip, port).into()), options)? {
                 ListenAttempt::Ours(listener) => return Ok(listener),
                 ListenAttempt::OtherRun => is_here = true,
                 ListenAttempt::Elsewhere => {}
@@ -89,13 +89,13 @@ fn bind(place: &JoinOptions) -> Result<Listener, ExecError> {
             format!("rank 0 runs on this host, but {host} is not an address of this host (it is {})", listed(&found))
         }
     };
-    Err(failed(why, place))
+    Err(failed(why, options))
 }
 
-fn claim(address: &ListenAddress, place: &JoinOptions) -> Result<ListenAttempt, ExecError> {
+fn claim(address: &ListenAddress, options: &JoinOptions) -> Result<ListenAttempt, ExecError> {
     let cannot = |why: String| {
         let why = format!("rank 0 cannot listen at {address}: {why}");
-        let Transport::Network { .. } = place.transport else { return failed(why, place) };
+        let Transport::Network { .. } = options.transport else { return failed(why, options) };
         let help = "end the process that uses the port, or give all ranks another MASTER_PORT; `ss -ltnp` shows which \
              processes listen"
             .to_owned();
@@ -108,7 +108,7 @@ fn claim(address: &ListenAddress, place: &JoinOptions) -> Result<ListenAttempt, 
             Err(error) if error.kind() != ErrorKind::AddrInUse => return Err(cannot(error.to_string())),
             Err(_) => {}
         }
-        match connect(address, place, AUTHENTICATION_TIMEOUT) {
+        match connect(address, options, AUTHENTICATION_TIMEOUT) {
             Ok(Answer::Elsewhere) => return Ok(ListenAttempt::OtherRun),
             Ok(Answer::Refused(why)) => return Err(cannot(why)),
             Ok(Answer::Welcome(_)) => {
@@ -135,7 +135,7 @@ fn listed<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
 
 /// Rank 0's connections while ranks join.
 struct Acceptor<'a> {
-    place: &'a JoinOptions,
+    options: &'a JoinOptions,
     joined: BTreeMap<u32, Connection>,
     /// Unauthenticated connections, the oldest first.
     pending: Vec<PendingPeer>,
@@ -182,7 +182,7 @@ impl Acceptor<'_> {
         let mut is_busy = false;
         for peer in std::mem::take(&mut self.pending) {
             let from = peer.from;
-            match peer.advance(self.place.key()) {
+            match peer.advance(self.options.key()) {
                 PendingPeerState::Pending(peer) => self.pending.push(peer),
                 PendingPeerState::Known(hello, stream, seals) => {
                     is_busy = true;
@@ -205,11 +205,11 @@ impl Acceptor<'_> {
             Err(Some(why)) => (FrameKind::Refused, why),
         };
         let mut connection = Connection { stream, seals };
-        let said = connection.send(&Frame::new(kind, 0, 0).with_text(&why), AUTHENTICATION_TIMEOUT);
+        let sent = connection.send(&Frame::new(kind, 0, 0).with_text(&why), AUTHENTICATION_TIMEOUT);
         if kind == FrameKind::Refused && self.refused.len() < MAX_LISTED {
             self.refused.push(why);
         }
-        if kind == FrameKind::Welcome && said.is_ok() {
+        if kind == FrameKind::Welcome && sent.is_ok() {
             self.joined.insert(hello.rank, connection);
         }
     }
@@ -217,18 +217,18 @@ impl Acceptor<'_> {
     /// Checks whether an authenticated process is a missing rank of this run. The error is the reason, or `None` if the
     /// process belongs to another run.
     fn check_member(&self, hello: &Hello) -> Result<(), Option<String>> {
-        let place = self.place;
-        if hello.job != place.job {
+        let options = self.options;
+        if hello.job != options.job {
             return Err(None);
         }
         let why = if hello.version != version() {
             format!("rank {} runs aorta {}, and rank 0 runs {}", hello.rank, hello.version, version())
-        } else if hello.world != place.world {
-            format!("rank {} expects {} ranks, and rank 0 expects {}", hello.rank, hello.world, place.world)
+        } else if hello.world != options.world {
+            format!("rank {} expects {} ranks, and rank 0 expects {}", hello.rank, hello.world, options.world)
         } else if hello.rank == 0 {
             "a rank 0 has already connected".to_owned()
-        } else if hello.rank >= place.world {
-            format!("there is no rank {} among {}", hello.rank, place.world)
+        } else if hello.rank >= options.world {
+            format!("there is no rank {} among {}", hello.rank, options.world)
         } else if self.joined.contains_key(&hello.rank) {
             format!("two processes claim to be rank {}", hello.rank)
         } else {
@@ -238,9 +238,9 @@ impl Acceptor<'_> {
     }
 
     fn missing(&self, listener: &Listener) -> ExecError {
-        let missing: Vec<u32> = (1..self.place.world).filter(|rank| !self.joined.contains_key(rank)).collect();
+        let missing: Vec<u32> = (1..self.options.world).filter(|rank| !self.joined.contains_key(rank)).collect();
         let ranks = if missing.len() == 1 { "rank" } else { "ranks" };
-        let (world, timeout) = (self.place.world, self.place.timeout);
+        let (world, timeout) = (self.options.world, self.options.timeout);
         let mut why = format!("{ranks} {} of {world} did not connect within {timeout:?}", listed(missing));
         if !self.refused.is_empty() {
             why += &format!("; refused: {}", self.refused.join("; "));
@@ -249,12 +249,12 @@ impl Acceptor<'_> {
             let from = listed(&self.unauthenticated);
             why += &format!("; connections from {from} did not prove that they know the secret");
         }
-        if let (Transport::Network { address, .. }, Some(ip)) = (&self.place.transport, listener.ip())
+        if let (Transport::Network { address, .. }, Some(ip)) = (&self.options.transport, listener.ip())
             && ip.is_loopback()
             && *address != ip.to_string()
         {
             why += &format!("; {address} is {ip} on this host, where no other host can reach it");
         }
-        failed(why, self.place)
+        failed(why, self.options)
     }
 }

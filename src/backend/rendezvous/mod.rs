@@ -31,7 +31,7 @@ use crate::exec::{ExecError, MAX_MESSAGE, Peers};
 
 use frame::{Frame, FrameKind};
 use join::Connection;
-use progress::RankProgress;
+use progress::HeartbeatProgress;
 use seal::Seal;
 use stream::Socket;
 
@@ -125,7 +125,7 @@ struct RendezvousState {
     links: BTreeMap<u32, Mutex<SendingHalf>>,
     state: Mutex<ConnectionState>,
     changed: Condvar,
-    rescue: LostRankHandler,
+    on_lost_rank: LostRankHandler,
     stall: Duration,
     /// Function that returns a number, which changes whenever this process makes progress. Empty until it is set.
     work: OnceLock<ProgressCounter>,
@@ -157,17 +157,17 @@ struct ConnectionState {
     /// Complete frames that were received and not read yet, by sender.
     inbox: BTreeMap<u32, VecDeque<Frame>>,
     /// Ranks that have finished the run.
-    through: BTreeSet<u32>,
+    finished: BTreeSet<u32>,
     /// The first rank that was lost, and the reason; `None` while no rank is lost.
     lost: Option<(u32, String)>,
     /// Number of this process's next step, counted from 0.
     turn: u64,
     /// Name of this process's last step; empty before the first.
-    place: String,
+    step: String,
     /// True if this process waits for others at its last step.
     waiting: bool,
     /// Progress of the other ranks by their latest heartbeat.
-    progress: BTreeMap<u32, RankProgress>,
+    progress: BTreeMap<u32, HeartbeatProgress>,
     /// The last step before which a rank has failed, and that rank; `None` while none has.
     alarm: Option<(u64, u32)>,
     watched: Option<Arc<AtomicBool>>,
@@ -186,43 +186,43 @@ impl ConnectionState {
 }
 
 impl Rendezvous {
-    /// Joins the other processes, and returns once all ranks have joined. Calls `rescue`, which may end the process, if
+    /// Joins the other processes, and returns once all ranks have joined. Calls `on_lost_rank`, which may end the process, if
     /// another rank is lost or has failed and this process does not end by itself in time.
-    pub fn join(place: &JoinOptions, rescue: LostRankHandler) -> Result<Rendezvous, ExecError> {
-        let connections = match place {
+    pub fn join(options: &JoinOptions, on_lost_rank: LostRankHandler) -> Result<Rendezvous, ExecError> {
+        let connections = match options {
             JoinOptions { world: 1, .. } => BTreeMap::new(),
-            JoinOptions { rank: 0, .. } => listen::listen(place)?,
-            _ => BTreeMap::from([(0, join::find_rank_0(place)?)]),
+            JoinOptions { rank: 0, .. } => listen::listen(options)?,
+            _ => BTreeMap::from([(0, join::find_rank_0(options)?)]),
         };
         let lost = |rank| move |error: io::Error| ExecError::LostRank { rank, why: reason(&error) };
         let mut readers = Vec::with_capacity(connections.len());
         let mut links = BTreeMap::new();
         for (rank, mut connection) in connections {
-            if place.rank == 0 {
+            if options.rank == 0 {
                 connection.send(&Frame::new(FrameKind::Begin, 0, 0), HEARTBEAT_TIMEOUT).map_err(lost(rank))?;
             } else {
-                await_begin(&mut connection, place.timeout + HEARTBEAT_TIMEOUT)?;
+                await_begin(&mut connection, options.timeout + HEARTBEAT_TIMEOUT)?;
             }
             let Connection { stream, seals } = connection;
             readers.push((rank, stream.try_clone().map_err(lost(rank))?, seals.received));
             links.insert(rank, Mutex::new(SendingHalf { stream, seal: seals.sent, broken: false }));
         }
         let shared = Arc::new(RendezvousState {
-            rank: place.rank,
-            world: place.world,
+            rank: options.rank,
+            world: options.world,
             links,
             state: Mutex::default(),
             changed: Condvar::new(),
-            rescue,
-            stall: place.stall,
+            on_lost_rank,
+            stall: options.stall,
             work: OnceLock::new(),
         });
         for (rank, stream, seal) in readers {
             let reader = shared.clone();
             start(move || reader.read(rank, stream, seal)).map_err(lost(rank))?;
         }
-        let pulse = shared.clone();
-        start(move || pulse.send_heartbeats()).map_err(lost(place.rank))?;
+        let sender = shared.clone();
+        start(move || sender.send_heartbeats()).map_err(lost(options.rank))?;
         Ok(Rendezvous { shared })
     }
 
@@ -251,7 +251,7 @@ impl Rendezvous {
         shared.links.keys().for_each(|&rank| drop(shared.send(rank, &last)));
         // Closing first could discard data that the other side has not read yet.
         if shared.rank == 0 && why.is_none() {
-            let all = |state: &mut ConnectionState| state.lost.is_none() && state.through.len() < shared.links.len();
+            let all = |state: &mut ConnectionState| state.lost.is_none() && state.finished.len() < shared.links.len();
             drop(shared.changed.wait_timeout_while(shared.state(), END_TIMEOUT, all));
         }
         for link in shared.links.values() {
@@ -331,7 +331,7 @@ impl RendezvousState {
                     FrameKind::Alarm => self.alarm(frame.turn, frame.rank),
                     FrameKind::Gone => self.note_lost(frame.rank, &frame.text, from),
                     FrameKind::Bye => {
-                        self.state().through.insert(from);
+                        self.state().finished.insert(from);
                         self.changed.notify_all();
                         return;
                     }
@@ -346,6 +346,7 @@ impl RendezvousState {
         }
     }
 
+    /// Queues a message for the step that waits for it. If its sender has failed, all ranks are notified.
     fn put(self: &Arc<Self>, from: u32, frame: Frame) {
         let (failed, turn) = (frame.kind == FrameKind::Failed, frame.turn);
         let mut state = self.state();
@@ -388,7 +389,7 @@ impl RendezvousState {
         self.rescue_after(GRACE, rank, why, |state| !state.closed);
     }
 
-    /// Calls `rescue` after a time if `stuck` is true then.
+    /// Calls `on_lost_rank` after a time if `stuck` is true then.
     fn rescue_after(
         self: &Arc<Self>,
         grace: Duration,
@@ -404,26 +405,26 @@ impl RendezvousState {
             let is_stuck = stuck(&state);
             drop(state);
             if is_stuck {
-                (shared.rescue)(ExecError::LostRank { rank, why });
+                (shared.on_lost_rank)(ExecError::LostRank { rank, why });
             }
         });
     }
 
     /// Sends heartbeats with this process's progress.
     fn send_heartbeats(&self) {
-        let pulse = HEARTBEAT_INTERVAL.min(self.stall / 4);
+        let interval = HEARTBEAT_INTERVAL.min(self.stall / 4);
         loop {
-            let waited = self.changed.wait_timeout_while(self.state(), pulse, |state| !state.closed);
+            let waited = self.changed.wait_timeout_while(self.state(), interval, |state| !state.closed);
             let state = waited.unwrap_or_else(PoisonError::into_inner).0;
             if state.closed {
                 return;
             }
-            let alive = self.heartbeat(&state);
+            let heartbeat = self.heartbeat(&state);
             drop(state);
             for link in self.links.values() {
                 // A link in use is already sending to that rank, which proves that this process is alive.
                 if let Ok(mut link) = link.try_lock() {
-                    let _ = link.send(&alive);
+                    let _ = link.send(&heartbeat);
                 }
             }
         }
@@ -446,7 +447,7 @@ impl RendezvousState {
                 }
                 return Ok(frame);
             }
-            if state.through.contains(&from) {
+            if state.finished.contains(&from) {
                 return lost(from, format!("it ended while other ranks were still in the phase `{what}`"));
             }
             if let Some(why) = self.stalled(&state, from, what, since) {

@@ -6,7 +6,7 @@ use super::frame::{Frame, FrameKind};
 use super::{ConnectionState, RendezvousState};
 
 /// Progress of another rank by its latest heartbeat.
-pub(super) struct RankProgress {
+pub(super) struct HeartbeatProgress {
     /// Number of the rank's next step, counted from 0.
     turn: u64,
     /// Progress counter of the rank's process.
@@ -14,7 +14,7 @@ pub(super) struct RankProgress {
     /// True if the rank waits for others.
     waiting: bool,
     /// Name of the rank's last step; empty before the first.
-    place: String,
+    step: String,
     /// Time at which one of the other fields last changed.
     since: Instant,
 }
@@ -25,7 +25,7 @@ impl RendezvousState {
         let mut state = self.state();
         let turn = state.turn;
         state.turn += 1;
-        what.clone_into(&mut state.place);
+        what.clone_into(&mut state.step);
         state.waiting = true;
         turn
     }
@@ -36,21 +36,21 @@ impl RendezvousState {
         let work = self.work.get().map_or(0, |work| work());
         let mut bytes = vec![u8::from(state.waiting)];
         bytes.extend(work.to_le_bytes());
-        Frame::new(FrameKind::Heartbeat, self.rank, state.turn).with_text(&state.place).with_bytes(bytes)
+        Frame::new(FrameKind::Heartbeat, self.rank, state.turn).with_text(&state.step).with_bytes(bytes)
     }
 
     /// Processes a heartbeat that another rank has sent.
-    pub(super) fn note_heartbeat(&self, from: u32, alive: &Frame) {
-        let Some((waiting, work)) = alive.bytes.split_first_chunk::<1>() else { return };
+    pub(super) fn note_heartbeat(&self, from: u32, heartbeat: &Frame) {
+        let Some((waiting, work)) = heartbeat.bytes.split_first_chunk::<1>() else { return };
         let Ok(work) = work.try_into().map(u64::from_le_bytes) else { return };
         let waiting = waiting[0] != 0;
         let mut state = self.state();
         let known = state.progress.get(&from).map(|known| (known.turn, known.work, known.waiting));
         // Rank 0, while it waits, supervises the others itself, so it does not count as stuck.
-        let is_changed = known != Some((alive.turn, work, waiting)) || (from == 0 && waiting);
+        let is_changed = known != Some((heartbeat.turn, work, waiting)) || (from == 0 && waiting);
         if is_changed {
-            let (turn, place, since) = (alive.turn, alive.text.clone(), Instant::now());
-            state.progress.insert(from, RankProgress { turn, work, waiting, place, since });
+            let (turn, step, since) = (heartbeat.turn, heartbeat.text.clone(), Instant::now());
+            state.progress.insert(from, HeartbeatProgress { turn, work, waiting, step, since });
         }
     }
 
@@ -62,7 +62,7 @@ impl RendezvousState {
         if still < self.stall {
             return None;
         }
-        let place = known.map(|known| known.place.as_str()).filter(|place| !place.is_empty());
+        let place = known.map(|known| known.step.as_str()).filter(|place| !place.is_empty());
         let place = place.map_or("since it began".to_owned(), |place| format!("since its {place}"));
         Some(format!(
             "it is alive and has made no progress for {} {place}, while other ranks wait for it in the phase \

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::backend::crossings::SyncSharing;
 use crate::base::Space;
 use crate::config::Profile;
-use crate::cost::cache::{self, Access};
+use crate::cost::cache::{self, OperationAccesses};
 use crate::cost::{self, Task};
 use crate::exec::{Image, ImageOp};
 use crate::ops::Launch;
@@ -68,7 +68,7 @@ impl KnownParts {
         self.ranges.clear();
         let flag = whole(profile.host.wait.value());
         let mut parts = Vec::new();
-        let access = |(op, number): (&ImageOp, u32)| Access {
+        let access = |(op, number): (&ImageOp, u32)| OperationAccesses {
             spec: &image.works[op.work as usize].spec,
             offsets: image.operands(op).iter().map(|at| (at.space == Space::Device).then_some(at.offset)).collect(),
             cold: image.cold.binary_search(&number).is_ok(),

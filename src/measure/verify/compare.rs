@@ -16,9 +16,9 @@ const ELEMENT: f64 = 8.0;
 /// operations.
 const ROUNDINGS: f64 = 16.0;
 
-/// Comparison of one output.
+/// Largest difference of an output from the expected one, and the bound for it.
 #[derive(Clone, Debug)]
-pub struct Comparison {
+pub struct OutputDifference {
     /// Error of the output: of floats as [`compare`] defines it, of integers the share of elements that differ.
     pub error: f64,
     /// Largest allowed error.
@@ -27,12 +27,12 @@ pub struct Comparison {
 
 /// Compares the results of two runs of the same operations. If bits differ, the difference must be explained by
 /// rounding to the program's coarsest type.
-pub fn unless_same(program: &Program, dtype: DType, row: usize, actual: &[u8], expected: &[u8]) -> Comparison {
+pub fn unless_same(program: &Program, dtype: DType, row: usize, actual: &[u8], expected: &[u8]) -> OutputDifference {
     let tensors = program.specs.iter().flat_map(|spec| spec.inputs.iter().chain(&spec.outputs));
     let coarsest = tensors.map(|tensor| tensor.dtype.epsilon()).fold(0.0, f64::max);
     let bound = if dtype.is_float() { ROUNDINGS * coarsest } else { 0.0 };
     match actual == expected {
-        true => Comparison { error: 0.0, bound },
+        true => OutputDifference { error: 0.0, bound },
         false => compare(dtype, row, actual, expected, bound),
     }
 }
@@ -48,7 +48,7 @@ pub fn unless_same(program: &Program, dtype: DType, row: usize, actual: &[u8], e
 /// A sum whose terms cancel has an error in proportion to its terms, however small the result. So a row is measured
 /// against at least the root mean square of all rows, and an element against at least that of its row and of all
 /// elements; small wrong values beside large ones can go unnoticed.
-pub fn compare(dtype: DType, row: usize, actual: &[u8], expected: &[u8], bound: f64) -> Comparison {
+pub fn compare(dtype: DType, row: usize, actual: &[u8], expected: &[u8], bound: f64) -> OutputDifference {
     let size = dtype.size() as usize;
     let load = |bytes: &[u8]| bytes.chunks_exact(size).map(|bytes| dtype.load(bytes)).collect::<Vec<f64>>();
     let (actual, expected) = (load(actual), load(expected));
@@ -59,7 +59,7 @@ pub fn compare(dtype: DType, row: usize, actual: &[u8], expected: &[u8], bound: 
             differing as f64 / expected.len().max(1) as f64
         }
     };
-    Comparison { error, bound }
+    OutputDifference { error, bound }
 }
 
 fn float_error(row: usize, actual: &[f64], expected: &[f64]) -> f64 {

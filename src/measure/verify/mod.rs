@@ -14,7 +14,7 @@ use crate::model::{MemoryKind, Program};
 use crate::plan::Plan;
 use crate::schedule::{self, Schedule};
 
-pub use compare::{Comparison, compare};
+pub use compare::{OutputDifference, compare};
 use record::{OutputVerification, VariantVerification, VerificationRecord};
 use walk::{Findings, Verifier, WalkOutcome};
 

@@ -36,7 +36,7 @@ pub struct Tables<'a> {
 }
 
 /// A communicator: its group, the first rank of the group, and the number of the stream's name.
-pub type Channel = (GroupId, u32, u32);
+pub type CommunicatorKey = (GroupId, u32, u32);
 
 /// Stands for the group in the channel of a copy between ranks, whose third number is that of the copy.
 const CROSSINGS: GroupId = GroupId(u32::MAX);
@@ -115,7 +115,7 @@ impl<'a> CallTable<'a> {
     }
 
     /// The channel of a rank's call. Copies between ranks match by their source location, independent of their streams.
-    pub fn channel(&self, step: usize, op: OpId, group: GroupId, rank: u32) -> Channel {
+    pub fn channel(&self, step: usize, op: OpId, group: GroupId, rank: u32) -> CommunicatorKey {
         if let Some(peer) = self.program.cycle[step].peer(op) {
             return (CROSSINGS, 0, peer.crossing);
         }

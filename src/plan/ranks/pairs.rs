@@ -9,7 +9,7 @@ use crate::base::OpId;
 use crate::ops::{Collective, CollectiveKind};
 
 use super::RankPlan;
-use super::calls::{CallTable, Channel, Tables};
+use super::calls::{CallTable, CommunicatorKey, Tables};
 
 /// Operations of several ranks that complete together.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct Pair {
 #[derive(PartialEq, Eq, Hash)]
 enum PairKey {
     /// A collective, by its communicator and its number on it.
-    Collective(Channel, usize),
+    Collective(CommunicatorKey, usize),
     /// A transfer, by sender, receiver, and its number among the transfers between the two.
     Transfer(u32, u32, usize),
     /// A copy between ranks, by its number.
@@ -61,7 +61,7 @@ pub fn pairs(ranks: &[RankPlan]) -> Vec<Pair> {
 #[derive(Default)]
 struct CallCounts {
     /// Number of collectives so far, by communicator.
-    collectives: HashMap<Channel, usize>,
+    collectives: HashMap<CommunicatorKey, usize>,
     /// Number of transfers so far, by sender and receiver.
     transfers: HashMap<(u32, u32), usize>,
 }

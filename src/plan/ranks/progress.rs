@@ -10,7 +10,7 @@ use crate::ops::{Collective, CollectiveKind};
 use crate::plan::StepPlan;
 
 use super::RankPlan;
-use super::calls::{CallTable, Channel, Tables};
+use super::calls::{CallTable, CommunicatorKey, Tables};
 
 /// Maximum number of reported mismatches.
 const MAX_ERRORS: usize = 20;
@@ -27,7 +27,7 @@ pub struct OperationRun {
 }
 
 /// A collective call: an operation of a rank, and the index among the operation's calls.
-pub type CallSite = (OperationRun, u32);
+pub type CollectiveCall = (OperationRun, u32);
 
 /// The simulation of all ranks.
 pub struct RankSimulation<'a> {
@@ -35,11 +35,11 @@ pub struct RankSimulation<'a> {
     /// For each rank, the real stream of each stream, on which operations of an iteration run in the order of the text. Empty if
     /// streams share none.
     shared: Vec<Vec<LaneId>>,
-    pub ranks: Vec<RankState<'a>>,
+    pub ranks: Vec<SimulatedRank<'a>>,
     pub iterations: u32,
-    channels: FxHashMap<Channel, ChannelState>,
+    channels: FxHashMap<CommunicatorKey, ChannelState>,
     /// Sends and receives on a channel that have no partner yet, by sender and receiver as numbers in the world.
-    transfers: FxHashMap<(Channel, u32, u32), TransferQueue>,
+    transfers: FxHashMap<(CommunicatorKey, u32, u32), TransferQueue>,
     /// For each operation under way, the number of its calls that are not complete.
     waiting: FxHashMap<OperationRun, u32>,
     ready: VecDeque<OperationRun>,
@@ -48,11 +48,11 @@ pub struct RankSimulation<'a> {
     /// Source locations of mismatches that were reported.
     reported: FxHashSet<[u32; 2]>,
     /// Pairs of calls of two ranks that match by their order, but do not do the same.
-    pub differing: Vec<(CallSite, CallSite)>,
+    pub differing: Vec<(CollectiveCall, CollectiveCall)>,
 }
 
 /// Progress of one rank.
-pub struct RankState<'a> {
+pub struct SimulatedRank<'a> {
     rank: &'a RankPlan,
     /// Number of the first open iteration. `open` has, for each open iteration, each operation's number of open
     /// dependencies.
@@ -70,7 +70,7 @@ pub struct RankState<'a> {
 #[derive(Default)]
 struct ChannelState {
     first: usize,
-    open: VecDeque<Vec<CallSite>>,
+    open: VecDeque<Vec<CollectiveCall>>,
     /// For each member, the number of collectives at which it has arrived.
     arrived: FxHashMap<u32, usize>,
     differs: bool,
@@ -78,8 +78,8 @@ struct ChannelState {
 
 #[derive(Default)]
 struct TransferQueue {
-    sends: VecDeque<CallSite>,
-    receives: VecDeque<CallSite>,
+    sends: VecDeque<CollectiveCall>,
+    receives: VecDeque<CollectiveCall>,
     /// Number of matched pairs.
     met: usize,
     differs: bool,
@@ -105,7 +105,7 @@ impl<'a> RankSimulation<'a> {
     /// Starts a simulation in which no operation is complete. `shared` has, for each rank, the real stream of each stream; it is
     /// empty if streams share none.
     pub fn new(ranks: &'a [RankPlan], tables: &'a Tables<'a>, shared: Vec<Vec<LaneId>>) -> RankSimulation<'a> {
-        let states = ranks.iter().map(|rank| RankState {
+        let states = ranks.iter().map(|rank| SimulatedRank {
             rank,
             first: 0,
             open: VecDeque::new(),
@@ -210,7 +210,7 @@ impl<'a> RankSimulation<'a> {
     }
 
     /// Completes one of the calls of an operation.
-    fn passed(&mut self, (node, _): CallSite) {
+    fn passed(&mut self, (node, _): CollectiveCall) {
         let Some(calls) = self.waiting.get_mut(&node) else { return };
         *calls -= 1;
         if *calls == 0 {
@@ -225,7 +225,7 @@ impl<'a> RankSimulation<'a> {
     }
 
     /// The collective of a call.
-    pub fn call(&self, (node, place): CallSite) -> &'a Collective {
+    pub fn call(&self, (node, place): CollectiveCall) -> &'a Collective {
         let tables: &'a Tables<'a> = self.tables;
         let table = tables.of(node.rank);
         &table.calls(node.iteration as usize % table.program.cycle.len(), node.op)[place as usize]
@@ -233,7 +233,7 @@ impl<'a> RankSimulation<'a> {
 
     // --- Collectives ------------------------------------------------------------------------------------------
 
-    fn meet(&mut self, channel: Channel, side: CallSite, table: &CallTable, group: GroupId) {
+    fn meet(&mut self, channel: CommunicatorKey, side: CollectiveCall, table: &CallTable, group: GroupId) {
         let size = table.program.groups[group.index()].size() as usize;
         let state = self.channels.entry(channel).or_default();
         let arrived = state.arrived.entry(side.0.rank).or_default();
@@ -257,7 +257,7 @@ impl<'a> RankSimulation<'a> {
     }
 
     /// Checks that sender and receiver agree on the explicit counts of an all-to-all.
-    fn compare_counts(&mut self, channel: Channel, sides: &[CallSite]) {
+    fn compare_counts(&mut self, channel: CommunicatorKey, sides: &[CollectiveCall]) {
         if self.call(sides[0]).parts.is_none() || self.channels[&channel].differs {
             return;
         }
@@ -276,7 +276,7 @@ impl<'a> RankSimulation<'a> {
         }
     }
 
-    fn disagree(&mut self, channel: Channel, first: CallSite, second: CallSite) {
+    fn disagree(&mut self, channel: CommunicatorKey, first: CollectiveCall, second: CollectiveCall) {
         if let Some(state) = self.channels.get_mut(&channel) {
             state.differs = true;
         }
@@ -284,7 +284,7 @@ impl<'a> RankSimulation<'a> {
     }
 
     /// Reports a mismatch, once for each pair of source locations, since other groups may have the same one.
-    fn report(&mut self, first: CallSite, second: CallSite) {
+    fn report(&mut self, first: CollectiveCall, second: CollectiveCall) {
         let (first, second) = (first.min(second), first.max(second));
         let places = [first.0, second.0].map(|node| self.step(node).op(node.op).span.start);
         if self.differing.len() < MAX_ERRORS && self.reported.insert(places) {
@@ -294,7 +294,7 @@ impl<'a> RankSimulation<'a> {
 
     // --- Transfers --------------------------------------------------------------------------------------------
 
-    fn transfer(&mut self, channel: Channel, side: CallSite, call: &Collective, table: &CallTable) {
+    fn transfer(&mut self, channel: CommunicatorKey, side: CollectiveCall, call: &Collective, table: &CallTable) {
         let rank = side.0.rank;
         let peer = table.program.groups[call.group.index()].members_with(rank).nth(call.peer as usize).unwrap_or(rank);
         let sends = call.kind == CollectiveKind::Send;
@@ -324,19 +324,25 @@ impl<'a> RankSimulation<'a> {
     }
 
     /// Number of the collective on its channel in which a call takes part; `None` if the collective has completed.
-    pub fn call_position(&self, channel: Channel, side: CallSite) -> Option<usize> {
+    pub fn call_position(&self, channel: CommunicatorKey, side: CollectiveCall) -> Option<usize> {
         let state = self.channels.get(&channel)?;
         let index = state.open.iter().position(|sides| sides.contains(&side))?;
         Some(state.first + index)
     }
 
     /// Number of collectives at which a member has arrived on a channel.
-    pub fn arrived(&self, channel: Channel, rank: u32) -> usize {
+    pub fn arrived(&self, channel: CommunicatorKey, rank: u32) -> usize {
         self.channels.get(&channel).and_then(|state| state.arrived.get(&rank)).copied().unwrap_or(0)
     }
 
     /// Number of a send or receive among those of its direction on the channel; `None` if it has been matched.
-    pub fn transfer_position(&self, channel: Channel, from: u32, to: u32, side: CallSite) -> Option<usize> {
+    pub fn transfer_position(
+        &self,
+        channel: CommunicatorKey,
+        from: u32,
+        to: u32,
+        side: CollectiveCall,
+    ) -> Option<usize> {
         let way = self.transfers.get(&(channel, from, to))?;
         let index = way.sends.iter().chain(&way.receives).position(|waiting| *waiting == side)?;
         Some(way.met + index)
@@ -353,7 +359,7 @@ impl<'a> RankSimulation<'a> {
     }
 }
 
-impl RankState<'_> {
+impl SimulatedRank<'_> {
     /// Counts the dependencies of each operation in an iteration that is being opened.
     fn waits(&mut self, iteration: u32) -> Vec<u32> {
         let (program, plan) = (&self.rank.program, &self.rank.plan);

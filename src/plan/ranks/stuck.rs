@@ -6,15 +6,15 @@ use crate::base::{OpId, SrcSpan};
 use crate::ops::{Collective, CollectiveKind};
 use crate::plan::PlanError;
 
-use super::calls::Channel;
-use super::progress::{CallSite, OperationRun, RankSimulation};
+use super::calls::CommunicatorKey;
+use super::progress::{CollectiveCall, OperationRun, RankSimulation};
 
 /// Maximum number of ranks of a cycle that a message names.
 const NAMED: usize = 4;
 
 /// A blocked operation, its call, and the rank that it waits for.
 struct Wait {
-    side: CallSite,
+    side: CollectiveCall,
     for_rank: u32,
 }
 
@@ -27,7 +27,7 @@ enum Missing {
 }
 
 /// The error for two ranks whose calls meet although they differ.
-pub fn differ(progress: &RankSimulation, first: CallSite, second: CallSite) -> PlanError {
+pub fn differ(progress: &RankSimulation, first: CollectiveCall, second: CollectiveCall) -> PlanError {
     let (a, b) = (progress.call(first), progress.call(second));
     let (group, stream) = place(progress, first);
     let alike =
@@ -64,7 +64,7 @@ pub fn differ(progress: &RankSimulation, first: CallSite, second: CallSite) -> P
 }
 
 /// Texts about the number of elements that one rank sends and the other one expects; `None` if the numbers are equal.
-fn uneven(progress: &RankSimulation, first: CallSite, second: CallSite) -> Option<[String; 2]> {
+fn uneven(progress: &RankSimulation, first: CollectiveCall, second: CollectiveCall) -> Option<[String; 2]> {
     let (a, b) = (progress.call(first), progress.call(second));
     let group = &progress.tables.of(first.0.rank).program.groups[a.group.index()];
     let (here, there) = (group.number_of(first.0.rank) as usize, group.number_of(second.0.rank) as usize);
@@ -131,7 +131,7 @@ fn missing(progress: &RankSimulation, node: OperationRun) -> Option<Missing> {
 fn found(
     progress: &RankSimulation,
     wait: Wait,
-    channel: Channel,
+    channel: CommunicatorKey,
     place: usize,
     fits: impl Fn(&Collective) -> bool,
 ) -> Missing {
@@ -287,7 +287,7 @@ fn circle(progress: &RankSimulation, waits: &[Wait]) -> PlanError {
 }
 
 /// Whether a call is a copy to another rank.
-fn is_copy(progress: &RankSimulation, (node, _): CallSite) -> bool {
+fn is_copy(progress: &RankSimulation, (node, _): CollectiveCall) -> bool {
     progress.step(node).peer(node.op).is_some()
 }
 
@@ -305,7 +305,7 @@ fn span(progress: &RankSimulation, node: OperationRun) -> SrcSpan {
 }
 
 /// Names of a call's group and of its stream.
-fn place(progress: &RankSimulation, side: CallSite) -> (String, String) {
+fn place(progress: &RankSimulation, side: CollectiveCall) -> (String, String) {
     let program = progress.tables.of(side.0.rank).program;
     let stream = progress.step(side.0).op(side.0.op).stream;
     let group = &program.groups[progress.call(side).group.index()];

@@ -32,7 +32,7 @@ enum CurveValue<'a> {
 }
 
 /// A point: its place along the axis as text, and its value.
-struct CurvePoint {
+struct PlottedPoint {
     label: String,
     value: Interval,
 }
@@ -41,7 +41,7 @@ struct CurvePoint {
 struct CurveLine<'a> {
     name: String,
     curve: &'a Curve,
-    points: Vec<CurvePoint>,
+    points: Vec<PlottedPoint>,
 }
 
 /// The curves of a sweep; `None` if no axis has two results.
@@ -134,7 +134,7 @@ fn sort_key(name: &str) -> f64 {
     name.split_once(" = ").and_then(|(_, value)| number(value)).unwrap_or(f64::MAX)
 }
 
-fn points(along: &AxisResults, curve: &Curve, shown: CurveValue, cases: &[&Case]) -> Vec<CurvePoint> {
+fn points(along: &AxisResults, curve: &Curve, shown: CurveValue, cases: &[&Case]) -> Vec<PlottedPoint> {
     let exact = |value: f64| Interval { value, low: value, high: value };
     let value = |index: usize| match shown {
         CurveValue::Median => Some(curve.points[index].time),
@@ -150,7 +150,7 @@ fn points(along: &AxisResults, curve: &Curve, shown: CurveValue, cases: &[&Case]
     points
         .filter_map(|(index, point)| {
             let value = value(index).filter(|value| value.value.is_finite())?;
-            Some(CurvePoint { label: point.value.clone(), value })
+            Some(PlottedPoint { label: point.value.clone(), value })
         })
         .collect()
 }
@@ -214,7 +214,7 @@ fn draw(along: &AxisResults, shown: CurveValue, lines: &[CurveLine], cases: &[&C
 }
 
 fn series(line: &CurveLine, color: usize, shown: CurveValue, places: &AxisPlaces, unit: &str) -> PlotSeries {
-    let mut sorted: Vec<&CurvePoint> = line.points.iter().collect();
+    let mut sorted: Vec<&PlottedPoint> = line.points.iter().collect();
     sorted.sort_by(|a, b| places.at(&a.label).total_cmp(&places.at(&b.label)));
     let best = best(line, shown, unit).map(|best| best.label.as_str());
     let points = sorted.iter().map(|point| (places.at(&point.label), point.value.value));
@@ -244,7 +244,7 @@ fn knees(lines: &[CurveLine], shown: CurveValue, places: &AxisPlaces, unit: &str
 }
 
 /// The best point of a line; `None` without a conclusion, or if it is unknown which direction is better.
-fn best<'a>(line: &'a CurveLine, shown: CurveValue, unit: &str) -> Option<&'a CurvePoint> {
+fn best<'a>(line: &'a CurveLine, shown: CurveValue, unit: &str) -> Option<&'a PlottedPoint> {
     if !line.curve.conclusive {
         return None;
     }
@@ -257,7 +257,7 @@ fn best<'a>(line: &'a CurveLine, shown: CurveValue, unit: &str) -> Option<&'a Cu
         }
         CurveValue::Metric(name) => direction::of(name, unit)?,
     };
-    let order = |a: &&CurvePoint, b: &&CurvePoint| a.value.value.total_cmp(&b.value.value);
+    let order = |a: &&PlottedPoint, b: &&PlottedPoint| a.value.value.total_cmp(&b.value.value);
     match direction {
         Direction::LowerIsBetter => line.points.iter().min_by(order),
         Direction::HigherIsBetter => line.points.iter().max_by(order),

@@ -15,7 +15,7 @@ const BUFFERS: usize = 48;
 const OPERATIONS: usize = 4000;
 
 /// An access of an operation.
-struct Access {
+struct OperationAccess {
     op: usize,
     writes: bool,
 }
@@ -39,11 +39,11 @@ pub fn memory(program: &Program, schedule: &Schedule, document: &PlanDocument) -
 
 fn draw(name: &str, program: &Program, schedule: &Schedule, (slot, iteration): (usize, &Iteration)) -> Option<Picture> {
     let step = &program.cycle[slot];
-    let mut accesses: Vec<Vec<Access>> = (0..program.memories.len()).map(|_| Vec::new()).collect();
+    let mut accesses: Vec<Vec<OperationAccess>> = (0..program.memories.len()).map(|_| Vec::new()).collect();
     for op in step.ids() {
         let views = step.inputs(op).iter().map(|view| (view, false));
         for (view, writes) in views.chain(step.outputs(op).iter().map(|view| (view, true))) {
-            accesses[program.views.memory(*view).index()].push(Access { op: op.index(), writes });
+            accesses[program.views.memory(*view).index()].push(OperationAccess { op: op.index(), writes });
         }
     }
     let placement = |index: usize| schedule.memory.placement(MemoryId(index as u32));
