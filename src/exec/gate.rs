@@ -39,9 +39,6 @@ pub struct Gate {
     held: Vec<bool>,
     /// Number of gates that opened by themselves.
     forced: u32,
-    /// Number of slots that have been issued, in order. The first launch of a slot is not held, since libraries then
-    /// load code, for which they wait for the device.
-    loaded: usize,
 }
 
 impl Gate {
@@ -69,16 +66,7 @@ impl Gate {
         };
         let observed_fit = most(image, period, 2) <= depth;
         let able = refused.is_none();
-        Gate {
-            on: able,
-            able,
-            refused,
-            graphs: !blocks,
-            observed_fit,
-            held: vec![false; ring as usize],
-            forced: 0,
-            loaded: 0,
-        }
+        Gate { on: able, able, refused, graphs: !blocks, observed_fit, held: vec![false; ring as usize], forced: 0 }
     }
 
     /// Holds observed iterations like measured ones, since their stamps take no room in the queues.
@@ -101,11 +89,6 @@ impl Gate {
         self.graphs && self.forced < MAX_FORCED_OPENINGS
     }
 
-    /// Number of slots that have been issued.
-    pub fn loaded(&self) -> usize {
-        self.loaded
-    }
-
     /// Records whether the iteration at index `gate` of the ring is held.
     pub fn set_held(&mut self, gate: u32, held: bool) {
         if let Some(place) = self.held.get_mut(gate as usize) {
@@ -126,8 +109,7 @@ impl Gate {
 
 impl Session {
     /// Issues the commands before an iteration's begin stamp, which its time does not include: waits for the end of the
-    /// previous iteration, flushes the caches, and holds the device if `hold` is set, the gate is on, and the slot has
-    /// been issued before.
+    /// previous iteration, flushes the caches, and holds the device if `hold` is set and the gate is on.
     pub(super) fn lead_in(
         &mut self,
         mode: LaunchMode,
@@ -147,17 +129,12 @@ impl Session {
             self.driver.flush(origin).map_err(device)?;
         }
         let stamped = observe.is_some_and(|timing| timing.first_stamp().is_some());
-        let index = self.index(iteration);
         let is_gated = hold
-            && index < self.lowered.gate.loaded
             && match mode {
                 LaunchMode::Stream => self.lowered.gate.holds(stamped),
                 // The vendor's library makes the launch of a graph take much longer than the graph itself.
                 LaunchMode::Graph => observe == Some(Timing::Records) && self.lowered.gate.holds_graph(),
             };
-        if hold {
-            self.lowered.gate.loaded = self.lowered.gate.loaded.max(index + 1);
-        }
         self.lowered.gate.set_held(gate, is_gated);
         if is_gated {
             self.driver.hold(gate, origin).map_err(device)?;

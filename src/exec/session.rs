@@ -429,10 +429,9 @@ impl Session {
     ) -> Result<(), ExecError> {
         let warmup = samples.first;
         let mut total = warmup + iterations;
-        // The first iteration of each slot is not gated.
-        let (loaded, slots) = (self.lowered.gate.loaded(), self.lowered.outline.period.len());
-        let first = if loaded < slots { slots as u64 } else { 0 };
-        samples.gated = mode == LaunchMode::Stream && self.lowered.gate.on && (loaded > 0 || total > first);
+        // The first iterations are not gated: libraries load code on first use, which waits for the device.
+        let first = warmup.min(self.lowered.outline.period.len() as u64).max(1);
+        samples.gated = mode == LaunchMode::Stream && self.lowered.gate.on && total > first;
         let ahead = if mode == LaunchMode::Graph { self.lowered.ahead.min(2) } else { self.lowered.ahead };
         let mut issued = 0;
         while *retired < total {
@@ -442,7 +441,7 @@ impl Session {
                     samples.stopped = true;
                     continue;
                 }
-                self.lead_in(mode, issued, None, true)?;
+                self.lead_in(mode, issued, None, issued >= first)?;
                 let start = self.driver.now();
                 let like_the_last = issued >= first && *retired >= warmup;
                 let left = like_the_last.then_some(total - issued - 1);

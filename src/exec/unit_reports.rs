@@ -67,7 +67,7 @@ impl Session {
         self.set_up(control)?;
         self.begin();
         let mut before = Vec::new();
-        // The gate holds the last iteration, whose slot has been issued before.
+        // The gate holds only the last iteration, since libraries load code in the earlier ones.
         let last = self.period() as u64;
         for iteration in 0..=last {
             if !self.stopping.may_begin(iteration, control.stopped()) {
@@ -76,7 +76,7 @@ impl Session {
             if iteration == last {
                 before = self.read_reports(reports)?;
             }
-            self.lead_in(LaunchMode::Stream, iteration, None, true)?;
+            self.lead_in(LaunchMode::Stream, iteration, None, iteration == last)?;
             self.issue(LaunchMode::Stream, iteration, None, (1, None))?;
             if self.retire(LaunchMode::Stream, iteration, control)?.is_none() {
                 return Ok(Vec::new());
