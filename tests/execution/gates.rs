@@ -2,7 +2,7 @@
 
 use aorta::exec::{self, Control, LaunchMode};
 
-use super::{MEETING, OVERLAPPING, Prepared};
+use super::{EffortPlan, MEETING, OVERLAPPING, Prepared};
 use crate::common;
 use crate::common::mock::{Mock, Script};
 
@@ -121,4 +121,33 @@ fn cold_caches_are_emptied_before_an_iteration_begins() {
     assert_eq!(calls(MEETING, LaunchMode::Graph), graph);
     let overlapping = calls(OVERLAPPING, LaunchMode::Stream);
     assert!(!overlapping.iter().any(|call| call.starts_with("flush")), "there is no place for it: {overlapping:?}");
+}
+
+/// A library loads code in the first launch of a slot, and waits for the device meanwhile. A gate that is shut then opens only after
+/// its time limit.
+#[test]
+fn the_warm_up_launches_each_slot_before_it_is_held() {
+    let slots: String =
+        (0..12).map(|slot| format!("  if iteration % 12 == {slot} {{ on a {{ f{slot}: nop() }} }}\n")).collect();
+    let prepared = Prepared::of(&format!("stream a\nstep {{\n{slots}}}\n"));
+    for warmup in [1, 10, 24] {
+        let mock = Mock::new(Script { has_gates: true, ..Script::default() });
+        let effort = EffortPlan { warmup, iterations: 12 };
+        let measured =
+            prepared.measure_for(effort, &mock, &[LaunchMode::Stream], &Control::default()).expect("nothing fails");
+        assert!(!measured.warnings.iter().any(|warning| warning.contains("began before")), "{:?}", measured.warnings);
+        let (mut is_held, mut launched) = (false, 0);
+        for call in mock.take() {
+            match call.split(' ').next() {
+                Some("hold") => is_held = true,
+                Some("open") => is_held = false,
+                Some("launch") if launched < 12 => {
+                    launched += 1;
+                    assert!(!is_held, "warm-up {warmup}: launch {launched} is held");
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(launched, 12);
+    }
 }
