@@ -15,8 +15,7 @@ const ROUNDS: u64 = 10;
 /// Warms up, and returns the number of iterations to discard directly before the measured ones. Runs rounds of `warmup`
 /// iterations until one shows no trend, ten at most; then `lead` more let the host get ahead. Fewer than ten
 /// iterations, or than two rounds of the program's slots, cannot show a trend and are run once, directly before the
-/// measurement; unless no warm-up is requested, every slot runs once there, since libraries load code in the first launch
-/// of a slot, which waits for the device and thus cannot be held at the gate.
+/// measurement.
 pub fn warm_up(
     session: &mut Ranks,
     mode: LaunchMode,
@@ -26,12 +25,12 @@ pub fn warm_up(
 ) -> Result<(WarmupRecord, u64), ExecError> {
     let slots = session.slots();
     if warmup < JUDGED.max(2 * slots as u64) {
-        let warmup = if warmup == 0 { 0 } else { warmup.max(slots as u64) };
         return Ok((WarmupRecord { iterations: warmup, ..WarmupRecord::default() }, warmup));
     }
     let _stage = stage::enter("warming up");
     if slots > 1 && mode == LaunchMode::Stream {
-        // Discarded iterations of the first round are not held.
+        // Libraries load code in the first launch of a slot, which waits for the device. Discarded iterations of the first
+        // round are not held at the gate.
         session.iterate(mode, slots as u64, 0, control)?;
     }
     let mut rounds = 0;

@@ -78,14 +78,17 @@ impl FactorScale {
         rule.tape.reshape(scaled, own)
     }
 
-    /// Sets the gradient of the scales from that of the factor as it is stored: each scale receives the sum over its elements,
-    /// divided by the scale that the gradient of the factor includes.
-    fn set(&self, rule: &mut Backward, factor: usize, gradient: TensorId) {
+    /// Sets the gradient of the scales from that of the dequantized factor, or from that of the factor as it is stored, which
+    /// includes the scale (`is_scaled`): each scale receives the sum over its elements.
+    fn set(&self, rule: &mut Backward, factor: usize, gradient: TensorId, is_scaled: bool) {
         let [gradient, value] = [gradient, rule.stored(factor)].map(|value| rule.tape.reshape(value, self.whole));
         let of_view = rule.tape.dims(self.view);
         let axes: Vec<usize> = (0..of_view.len()).filter(|&axis| of_view[axis] == 1).collect();
         let sum = rule.reduce("sum", ([gradient, value], &axes), DType::F32, |[g, x]| g * x);
-        let mut found = rule.map([sum, self.view], DType::F32, |[sum, scale]| sum / scale);
+        let mut found = match is_scaled {
+            true => rule.map([sum, self.view], DType::F32, |[sum, scale]| sum / scale),
+            false => sum,
+        };
         if let Some(turned) = self.turned {
             let scale_dims = rule.spec.inputs[2 + factor].dims;
             found = rule.tape.reshape(found, turned);
@@ -149,23 +152,37 @@ impl NarrowFactors {
         }
     }
 
+    /// Whether a factor or its scales need a gradient.
+    pub fn wants(&self, rule: &Backward, factor: usize) -> bool {
+        rule.wants(factor) || self.scales.is_some() && rule.wants(2 + factor)
+    }
+
     /// Sets the gradients of a factor and of its scales from the product of the gradient and the other factor.
     pub fn set(&self, rule: &mut Backward, factor: usize, found: TensorId) {
         let Some(scales) = self.scales else { return rule.set(factor, found) };
         let (own, other) = (scales[factor], scales[1 - factor]);
-        let found = match self.both {
+        if self.both.is_some() {
             // `scaled_gemm` has applied the scales.
-            Some(_) => found,
-            None if other.is_single(rule.tape) => {
-                let other = rule.tape.reshape(other.view, Dims::new());
-                let product = rule.tape.reshape(found, own.whole);
-                rule.map([product, own.view, other], DType::F32, |[x, own, other]| x * own * other)
+            rule.set(factor, found);
+            if rule.wants(2 + factor) {
+                own.set(rule, factor, found, true);
             }
-            None => own.apply(rule, found, DType::F32),
-        };
-        rule.set(factor, found);
-        if rule.wants(2 + factor) {
-            scales[factor].set(rule, factor, found);
+            return;
         }
+        let mut found = rule.tape.reshape(found, own.whole);
+        let single = other.is_single(rule.tape).then(|| rule.tape.reshape(other.view, Dims::new()));
+        if rule.wants(2 + factor) {
+            // The gradient of the dequantized factor, without a division by its scale, which may be zero.
+            if let Some(other) = single {
+                found = rule.map([found, other], DType::F32, |[x, other]| x * other);
+            }
+            own.set(rule, factor, found, false);
+            found = rule.map([found, own.view], DType::F32, |[x, own]| x * own);
+        } else if let Some(other) = single {
+            found = rule.map([found, own.view, other], DType::F32, |[x, own, other]| x * own * other);
+        } else {
+            found = rule.map([found, own.view], DType::F32, |[x, own]| x * own);
+        }
+        rule.set(factor, found);
     }
 }

@@ -49,6 +49,10 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
         Some(narrow) => narrow.set(rule, input, found),
         None => rule.set(input, found),
     };
+    let wants = |rule: &Backward, input: usize| match &narrow {
+        Some(narrow) => narrow.wants(rule, input),
+        None => rule.wants(input),
+    };
     let lead = |tensor: &super::super::Tensor| tensor.dims.len() - 2;
     let (lead_a, lead_b) = (lead(&a), lead(&b));
     let product = |rule: &mut Backward, factors: [ScaledFactor; 2], turned: [bool; 2], size: Dims| {
@@ -70,7 +74,7 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     };
     let most = lead_a.max(lead_b);
     let (each_a, each_b) = (of_each(a.dims, most), of_each(b.dims, most));
-    if rule.wants(0) {
+    if wants(rule, 0) {
         let (other, gradient) = (factor(rule, 1), (gradient, scale));
         let found = match turned_a {
             false => product(rule, [gradient, other], [false, !turned_b], each_a),
@@ -79,7 +83,7 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
         let found = over_batch(rule, found, most - lead_a);
         set(rule, 0, found);
     }
-    if rule.wants(1) {
+    if wants(rule, 1) {
         let (other, scale_of_other) = factor(rule, 0);
         let joins = lead_b < most && !turned_a;
         // The batch is merged into the rows of one matrix, so that the product sums the gradients.
