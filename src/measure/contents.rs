@@ -16,6 +16,7 @@ pub fn buffers(
     control: &Control,
 ) -> Result<Option<Vec<BufferContents>>, ExecError> {
     let mut session = exec::prepare_ranks(ranks, backend, options)?;
+    // Nothing is timed here, and the first launches of a library would wait at the gate.
     session.set_gate(false);
     let period = ranks.iter().map(|rank| rank.schedule.period.len()).max().unwrap_or(0) as u64;
     if session.iterate(LaunchMode::Stream, 0, period, control)?.slowest.stopped {

@@ -12,10 +12,10 @@ const JUDGED: u64 = series::TREND_SAMPLES as u64;
 /// Maximum number of warm-up rounds.
 const ROUNDS: u64 = 10;
 
-/// Warms up, and returns the number of iterations to discard directly before the measured ones. Runs rounds of `warmup`
-/// iterations until one shows no trend, ten at most; then `lead` more let the host get ahead. Fewer than ten
-/// iterations, or than two rounds of the program's slots, cannot show a trend and are run once, directly before the
-/// measurement.
+/// Warms up, and returns the number of iterations to discard directly before the measured ones. Launches each of several
+/// slots once if iterations are launched as streams, then runs rounds of `warmup` iterations until one shows no trend, ten
+/// at most; then `lead` more let the host get ahead. Fewer than ten iterations, or than two rounds of the program's slots,
+/// cannot show a trend and are run once, directly before the measurement.
 pub fn warm_up(
     session: &mut Ranks,
     mode: LaunchMode,
@@ -28,10 +28,11 @@ pub fn warm_up(
         return Ok((WarmupRecord { iterations: warmup, ..WarmupRecord::default() }, warmup));
     }
     let _stage = stage::enter("warming up");
-    if slots > 1 && mode == LaunchMode::Stream {
+    let first_round = if slots > 1 && mode == LaunchMode::Stream { slots as u64 } else { 0 };
+    if first_round > 0 {
         // Libraries load code in the first launch of a slot, which waits for the device. Discarded iterations of the first
         // round are not held at the gate.
-        session.iterate(mode, slots as u64, 0, control)?;
+        session.iterate(mode, first_round, 0, control)?;
     }
     let mut rounds = 0;
     let (mut trend, mut first_ns) = (None, None);
@@ -44,7 +45,12 @@ pub fn warm_up(
             break;
         }
     }
-    let record = WarmupRecord { iterations: rounds * warmup + lead, trend, settled: Some(trend.is_none()), first_ns };
+    let record = WarmupRecord {
+        iterations: first_round + rounds * warmup + lead,
+        trend,
+        settled: Some(trend.is_none()),
+        first_ns,
+    };
     Ok((record, lead))
 }
 

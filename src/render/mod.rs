@@ -21,7 +21,7 @@ pub enum DiagnosticFormat {
     /// For people, on standard error
     #[default]
     Text,
-    /// One JSON object on a line for each, on standard output
+    /// JSON, an object on a line for each diagnostic, on standard output
     Json,
     /// Commands that GitHub's workflows show beside the lines, on standard output
     Github,

@@ -94,7 +94,7 @@ fn due_share() -> usize {
     if is_full() || is_named() { 1 } else { TWELFTH }
 }
 
-/// One in `share` cases, others in each revision; at least one.
+/// Returns every `share`-th case of a list, at least one. Each revision begins at another case.
 fn one_in<T>(share: usize, all: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
     let all: Vec<T> = all.into_iter().collect();
     let step = share.min(all.len()).max(1);

@@ -194,7 +194,7 @@ step {
 }
 ";
     let program = crate::common::analyze(text).unwrap_or_else(|errors| panic!("{errors}"));
-    let mut world = super::initial(std::slice::from_ref(&program));
+    let mut world = super::initial(std::slice::from_ref(&program), super::Contents::Stored);
     super::evaluate(std::slice::from_ref(&program), &mut world);
     let at = |name: &str| &world[0][super::memory(&program, name).index()];
     for (sum, once) in [("dx", "dx_of_y"), ("dw", "dw_of_y"), ("halves", "dx_of_y")] {
@@ -229,7 +229,7 @@ fn gradients_of_records_are_computed_in_place() {
             .map(|view| program.views.tensor(*view).elements())
             .sum();
         assert_eq!(moved, 0, "{text}");
-        let mut world = super::initial(std::slice::from_ref(&program));
+        let mut world = super::initial(std::slice::from_ref(&program), super::Contents::Stored);
         super::evaluate(std::slice::from_ref(&program), &mut world);
         let length = (7 * inner) as usize;
         let found = &world[0][target.index()][goal as usize * length..][..length];

@@ -80,7 +80,7 @@ enum Gathered {
     Nothing,
     /// Queries, and other operands with as many rows: the rows of the heads that share keys become one matrix.
     Rows,
-    /// All operands: the matrices of all heads and batches have one stride, so that one product computes all of them.
+    /// Every operand: a kernel copies the matrices of all heads and batches next to each other, so that one product computes them.
     All,
 }
 
