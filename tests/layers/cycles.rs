@@ -5,16 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::source;
 
 /// Folders with a cycle that stays: the folder, its files and subfolders in the cycle, and the reason.
-const KNOWN: [(&str, &str, &str); 10] = [
+const KNOWN: [(&str, &str, &str); 9] = [
     (
         "backend::gpu",
         "engines kernels lower timer",
         "`kernels` compiles every kernel of a device, those of `engines` and `timer` too, which launch them",
-    ),
-    (
-        "backend::hip",
-        "driver prototypes table",
-        "a comparison at compile time: `prototypes` names the types that `table` declares, and `table` asks for it",
     ),
     (
         "cli",
