@@ -88,7 +88,8 @@ fn device_health_is_recorded() {
 fn the_timer_s_cost_is_known() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
-    let timer = gpu.timer().unwrap_or_else(|error| panic!("{error}")).expect("a GPU has one");
+    let timer =
+        gpu.timer(common::exec_options().timeout).unwrap_or_else(|error| panic!("{error}")).expect("a GPU has one");
     println!("{timer:?}");
     assert!(timer.resolution.0 > 0 && timer.resolution <= timer.null_kernel, "{timer:?}");
     assert!(timer.empty <= timer.null_kernel, "a kernel takes longer than none: {timer:?}");

@@ -40,6 +40,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backend::id_exchange::IdExchange;
 use crate::backend::ranges::Ranges;
+use crate::base::Nanos;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, Timer};
 use crate::ops::KernelSource;
 use crate::schedule::Topology;
@@ -167,8 +168,8 @@ impl<A: Api> Backend for Gpu<A> {
         self.apis[0].topology()
     }
 
-    fn timer(&self) -> Result<Option<Timer>, ExecError> {
-        match timer::measure(self.apis[0].as_ref(), self.cache.as_deref()) {
+    fn timer(&self, timeout: Nanos) -> Result<Option<Timer>, ExecError> {
+        match timer::measure(self.apis[0].as_ref(), self.cache.as_deref(), timeout) {
             timer::TimerMeasurement::Timer(timer) => Ok(Some(timer)),
             timer::TimerMeasurement::Failed(error) => Err(error),
             timer::TimerMeasurement::Stuck => {
