@@ -8,7 +8,7 @@ use crate::config::{CacheSetting, DataSetting, Effort, GateSetting, ObserveSetti
 use crate::model::{Program, Sync};
 use crate::ops::init::Init;
 use crate::ops::{Collective, CollectiveKind, Launch};
-use crate::schedule::{self, Placement, Schedule};
+use crate::schedule::{self, Placement};
 
 use super::clock;
 use super::driver::Backend;
@@ -110,16 +110,11 @@ pub(super) struct LoweredSchedule {
 
 /// Opens a backend for a program with one rank, and creates everything that its schedule needs.
 pub fn prepare(
-    program: &Program,
-    schedule: &Schedule,
+    rank: super::RankSchedule,
     backend: &dyn Backend,
     options: &SessionOptions,
 ) -> Result<Session, ExecError> {
-    let ranks = super::ranks::prepare_ranks(
-        &[super::RankSchedule { number: program.rank, program, schedule }],
-        backend,
-        options,
-    )?;
+    let ranks = super::ranks::prepare_ranks(&[rank], backend, options)?;
     Ok(ranks.into_only().expect("a backend gives a driver for each image"))
 }
 

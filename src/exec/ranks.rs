@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::{MemoryId, Nanos, OnceBlock, parallel, stage, threads};
 use crate::config::ObserveSetting;
 use crate::model::{self, Program};
-use crate::plan::RankPlan;
+use crate::plan::{Plan, RankPlan};
 use crate::schedule::Schedule;
 
 use super::control::Control;
@@ -34,20 +34,29 @@ use super::session::{self, LaunchMode, Session};
 use super::stopping::Stopping;
 use super::watchdog::{self, Watched};
 
-/// The program and schedule of one rank.
+/// A rank of a world: its program, plan and schedule.
 #[derive(Clone, Copy, Debug)]
 pub struct RankSchedule<'a> {
     /// Number of the rank in the world. Several ranks may share a program.
     pub number: u32,
     pub program: &'a Program,
+    pub plan: &'a Plan,
     pub schedule: &'a Schedule,
 }
 
 impl<'a> RankSchedule<'a> {
+    /// The rank that the program was analyzed for.
+    pub fn new(program: &'a Program, plan: &'a Plan, schedule: &'a Schedule) -> RankSchedule<'a> {
+        RankSchedule { number: program.rank, program, plan, schedule }
+    }
+
     /// The ranks from the number `first` on, each with its schedule.
     pub fn all(first: u32, ranks: &'a [RankPlan], schedules: &'a [Schedule]) -> Vec<RankSchedule<'a>> {
-        let both = (first..).zip(ranks).zip(schedules);
-        both.map(|((number, rank), schedule)| RankSchedule { number, program: &rank.program, schedule }).collect()
+        let rank = |((number, rank), schedule): ((u32, &'a RankPlan), &'a Schedule)| RankSchedule {
+            number,
+            ..RankSchedule::new(&rank.program, &rank.plan, schedule)
+        };
+        (first..).zip(ranks).zip(schedules).map(rank).collect()
     }
 }
 

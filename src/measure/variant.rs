@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{Nanos, Space};
-use crate::exec::{LaunchMode, ObservedBy, Samples, Trace};
+use crate::exec::{LaunchMode, ObservedBy, RankSchedule, Samples, Trace};
 use crate::model::{Program, Sync};
 use crate::schedule::{self, Lane};
 
@@ -21,7 +21,7 @@ use super::record::{
     AnalysisRecord, ExpectationRecord, OperationRecord, RankRecord, SpanRecord, TimeSplitRecord, Times, Variant,
     observer_effect_text,
 };
-use super::request::{RankRequest, Request};
+use super::request::Request;
 use super::sampled::{Serial, VariantSamples};
 use super::skew;
 use super::split;
@@ -244,7 +244,7 @@ impl<'a> VariantData<'a> {
     }
 
     fn evidence(&self, index: usize) -> Evidence<'a> {
-        let RankRequest { program, plan, schedule, .. } = self.request.ranks[index];
+        let RankSchedule { program, plan, schedule, .. } = self.request.ranks[index];
         Evidence {
             program,
             plan,
