@@ -11,8 +11,8 @@ use super::alone::Alone;
 use super::analysis;
 use super::device::DeviceProperties;
 use super::doubts;
-use super::evidence::Evidence;
-use super::metrics::{self, FigureCache};
+use super::evidence::{Evidence, Figures};
+use super::metrics::{self, RankMetrics};
 use super::occupied::occupied;
 use super::operations::operations;
 use super::plausible::DeviceLimits;
@@ -130,12 +130,13 @@ pub fn record(
     let no_gaps = |rank: &RankRecord| rank.analysis.as_ref().is_some_and(|analysis| !waits(&analysis.split));
     let held_up = host_bound && ranks.iter().all(no_gaps);
     warnings.extend(slow_host.filter(|_| !held_up));
-    let evidence: Vec<Evidence> = (0..request.ranks.len()).map(|index| data.evidence(index)).collect();
+    let of_rank = |index| RankMetrics::new(data.evidence(index));
+    let rank_metrics: Vec<RankMetrics> = (0..request.ranks.len()).map(of_rank).collect();
     Variant {
         refused,
         launch: mode.name().to_owned(),
-        metrics: metrics::of_ranks(&evidence),
-        expectations: expectations(request, &evidence),
+        metrics: metrics::of_ranks(&rank_metrics),
+        expectations: expectations(request, &rank_metrics),
         serial: serial.map(|serial| request.times(&serial.samples)),
         skew,
         ranks,
@@ -257,7 +258,7 @@ impl<'a> VariantData<'a> {
             memory: schedule.bytes(Space::Device),
             limits: DeviceLimits(self.request.profile),
             device: self.device,
-            known: FigureCache::default(),
+            figures: Figures::default(),
         }
     }
 
@@ -329,18 +330,18 @@ impl<'a> VariantData<'a> {
 }
 
 /// Evaluates expectations; each must hold on every rank.
-fn expectations(request: &Request, evidence: &[Evidence]) -> Vec<ExpectationRecord> {
+fn expectations(request: &Request, ranks: &[RankMetrics]) -> Vec<ExpectationRecord> {
     let each = request.ranks[0].program.expectations.iter().enumerate().map(|(index, declared)| {
         let (text, place) = (request.sources.one_line(declared.span), request.sources.place(declared.span));
         let of_rank =
-            |evidence: &Evidence| evidence.program.expectations.get(index).and_then(|own| evidence.verdict(own));
+            |rank: &RankMetrics| rank.evidence.program.expectations.get(index).and_then(|own| rank.verdict(own));
         let order = |(verdict, _): &(&str, Option<String>)| match *verdict {
             "failed" => 0,
             "held" => 1,
             _ => 2,
         };
         let nowhere = || ("failed", Some("no rank has the operations that this expectation names".to_owned()));
-        let (verdict, why) = evidence.iter().filter_map(of_rank).min_by_key(order).unwrap_or_else(nowhere);
+        let (verdict, why) = ranks.iter().filter_map(of_rank).min_by_key(order).unwrap_or_else(nowhere);
         ExpectationRecord { text, place, verdict: verdict.to_owned(), why }
     });
     each.collect()

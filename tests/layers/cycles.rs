@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::source;
 
 /// Folders with a cycle that stays: the folder, its files and subfolders in the cycle, and the reason.
-const KNOWN: [(&str, &str, &str); 9] = [
+const KNOWN: [(&str, &str, &str); 8] = [
     (
         "backend::gpu",
-        "engines kernels lower timer",
-        "`kernels` compiles every kernel of a device, those of `engines` and `timer` too, which launch them",
+        "copy_units kernels lower timer",
+        "`kernels` compiles every kernel of a device, those of `copy_units` and `timer` too, which launch them",
     ),
     (
         "cli",
@@ -31,7 +31,6 @@ const KNOWN: [(&str, &str, &str); 9] = [
         "clock driver gate hang image observe prepare ranks recorded session watchdog",
         "the methods of `Session`: it holds the gate and what the watchdog reads, which drive it",
     ),
-    ("measure", "evidence metrics", "metrics are methods of `Evidence`, which caches their values"),
     (
         "model",
         "analyzer batch call callee check eval expand figures functions gradient kernel labels lower mesh picks program \

@@ -5,10 +5,10 @@
 mod api;
 pub(super) mod blas;
 mod comms;
+mod copy_units;
 mod declared;
 mod disk_cache;
 mod driver;
-mod engines;
 mod flags;
 mod gate;
 mod host_lanes;
@@ -54,7 +54,7 @@ pub(in crate::backend) use api::required;
 
 /// Kernels of the executor itself, which belong to no operation.
 pub fn own_kernels() -> [Arc<KernelSource>; 5] {
-    [gate::source(), stamps::source(), timer::null(), engines::source(), peers::source()]
+    [gate::source(), stamps::source(), timer::null(), copy_units::source(), peers::source()]
 }
 
 /// The devices of one vendor as a backend: one for each rank of the process, in rank order. With `peers`, exactly one.
