@@ -5,7 +5,6 @@
 
 use std::fmt::Display;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::base::json;
@@ -23,42 +22,21 @@ type Checked = Result<(), String>;
 impl RunRecord {
     /// Parses a record. The error describes what is wrong with the text.
     pub fn from_json(text: &str) -> Result<RunRecord, String> {
-        #[derive(Deserialize)]
-        #[serde(expecting = "a record")]
-        struct Head {
-            schema: Option<String>,
-        }
-        if text.trim().is_empty() {
-            return Err("it is empty".to_owned());
-        }
-        let head: Head =
-            json::read(text.as_bytes()).map_err(|error| format!("it is no JSON of a run: {}", json::fault(&error)))?;
-        match head.schema.as_deref() {
-            Some(SCHEMA) => {
-                let record =
-                    json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {}", json::fault(&error)))?;
-                check(&record).map_err(|why| format!("it is damaged: {why}"))?;
-                Ok(record)
-            }
-            Some(other) => Err(format!("it has the schema `{other}`, and this version reads `{SCHEMA}`")),
-            None => Err("it has no `schema`: it is not a record of this program".to_owned()),
-        }
+        let record = json::versioned(text, SCHEMA, "run")?;
+        check(&record).map_err(|why| format!("it is damaged: {why}"))?;
+        Ok(record)
     }
 }
 
 impl AbRecord {
     /// True for JSON with the schema of a comparison, of any version.
     pub fn recognizes(text: &str) -> bool {
-        schema(text).is_some_and(|schema| schema.starts_with("aorta.ab/"))
+        json::schema(text).is_some_and(|schema| schema.starts_with("aorta.ab/"))
     }
 
     /// Parses the record of a comparison. The error describes what is wrong with the text.
     pub fn from_json(text: &str) -> Result<AbRecord, String> {
-        if let Some(other) = schema(text).filter(|schema| schema != ab::SCHEMA) {
-            return Err(format!("it has the schema `{other}`, and this version reads `{}`", ab::SCHEMA));
-        }
-        let record: AbRecord =
-            json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {}", json::fault(&error)))?;
+        let record: AbRecord = json::versioned(text, ab::SCHEMA, "comparison")?;
         for (name, side) in [("a", &record.a), ("b", &record.b)] {
             let period = side.period;
             require((1..=MAX_CYCLE as usize).contains(&period), format!("{name}.period"), period, || {
@@ -69,15 +47,6 @@ impl AbRecord {
         }
         Ok(record)
     }
-}
-
-/// The schema that a text names; `None` if it is no JSON, or names none.
-fn schema(text: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Head {
-        schema: String,
-    }
-    serde_json::from_slice(text.as_bytes()).ok().map(|head: Head| head.schema)
 }
 
 /// Fails with the first field that is inconsistent with others, such as `variants[0].ranks[1].trace[3].id`.
