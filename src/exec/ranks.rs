@@ -251,14 +251,15 @@ fn side_by_side<T: Send>(
             session.progress.end();
             return Err(ExecError::Ended);
         }
-        let entered = |session: &mut Session| session.enter().and_then(|()| work(session));
+        let entered =
+            |session: &mut Session| session.driver.enter().map_err(session::device).and_then(|()| work(session));
         let lived = catch_unwind(AssertUnwindSafe(|| run(index, session, control, entered)));
         let result = lived.unwrap_or_else(|panic| {
             session.progress.end();
             control.fail(index);
             Err(ExecError::Died { rank: session.rank, why: panic_message(panic.as_ref()) })
         });
-        session.leave();
+        session.driver.leave();
         result
     };
     let alive = &alive;
@@ -572,11 +573,11 @@ impl Ranks {
     pub fn health(&mut self) -> Result<Vec<Health>, ExecError> {
         // Concurrently: a query may take a millisecond, while devices cool down.
         let readings: Vec<Health> = match &mut self.sessions[..] {
-            [only] => only.health().into_iter().collect(),
+            [only] => only.driver.health().into_iter().collect(),
             sessions => {
                 let mut readings: Vec<Option<Health>> = sessions.iter().map(|_| None).collect();
                 let pairs = sessions.iter_mut().zip(&mut readings);
-                parallel::side_by_side(pairs, |(session, reading)| *reading = session.health());
+                parallel::side_by_side(pairs, |(session, reading)| *reading = session.driver.health());
                 readings.into_iter().flatten().collect()
             }
         };
@@ -600,6 +601,6 @@ impl Ranks {
 
     /// The longest time that a compiler took for a rank of this process; `None` if nothing is compiled.
     pub fn compile_time(&self) -> Option<Nanos> {
-        self.sessions.iter().filter_map(Session::compile_time).max()
+        self.sessions.iter().filter_map(|session| session.driver.compile_time()).max()
     }
 }
