@@ -15,6 +15,7 @@ use super::driver::Backend;
 use super::error::ExecError;
 use super::gate::Gate;
 use super::image::{self, Comm, Commands, Image, ImageOp, StepCommands};
+use super::rank_schedule::RankSchedule;
 use super::session::{RING, Session};
 
 #[derive(Clone, Copy, Debug)]
@@ -109,11 +110,7 @@ pub(super) struct LoweredSchedule {
 }
 
 /// Opens a backend for a program with one rank, and creates everything that its schedule needs.
-pub fn prepare(
-    rank: super::RankSchedule,
-    backend: &dyn Backend,
-    options: &SessionOptions,
-) -> Result<Session, ExecError> {
+pub fn prepare(rank: RankSchedule, backend: &dyn Backend, options: &SessionOptions) -> Result<Session, ExecError> {
     let ranks = super::ranks::prepare_ranks(&[rank], backend, options)?;
     Ok(ranks.into_only().expect("a backend gives a driver for each image"))
 }
@@ -121,7 +118,7 @@ pub fn prepare(
 /// Returns the image for a backend and the state of its session. `alter` may change the image and the period before
 /// they are final; launches that it adds get the highest numbers.
 pub(super) fn lower(
-    rank: &super::RankSchedule,
+    rank: &RankSchedule,
     options: &SessionOptions,
     alter: impl FnOnce(&mut Image, &mut Commands),
 ) -> (Image, LoweredSchedule) {

@@ -18,7 +18,8 @@ use super::driver::Backend;
 use super::error::ExecError;
 use super::image::{Address, Fill, Image, ImageCommand, StepCommands};
 use super::prepare::SessionOptions;
-use super::ranks::{RankSchedule, Ranks, prepare_with};
+use super::rank_schedule::RankSchedule;
+use super::ranks::{Ranks, prepare_with};
 
 /// Bytes of a counter.
 const BYTES: u64 = 4;

@@ -28,7 +28,7 @@ const KNOWN: [(&str, &str, &str); 8] = [
     ),
     (
         "exec",
-        "clock driver gate hang image observe prepare ranks recorded session watchdog",
+        "clock driver gate hang observe prepare ranks recorded session watchdog",
         "the methods of `Session`: it holds the gate and what the watchdog reads, which drive it",
     ),
     (
