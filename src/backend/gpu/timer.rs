@@ -57,7 +57,7 @@ impl From<Box<Fault>> for TimerMeasurement {
 }
 
 /// Measures the overhead of stamps and of an empty kernel. `cache` is the folder for the two kernels; `None` disables
-/// caching. `timeout` is the time allowed for a round, if it is shorter than [`MAX_ROUND_TIMEOUT`].
+/// caching. `timeout` is the time allowed for a round, if it is shorter than `MAX_ROUND_TIMEOUT`.
 pub fn measure<A: Api>(api: &A, cache: Option<&Path>, timeout: Nanos) -> TimerMeasurement {
     let timeout = timeout.duration().min(MAX_ROUND_TIMEOUT);
     match prepared(api, cache, timeout) {
