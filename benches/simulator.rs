@@ -41,13 +41,14 @@ fn rate(text: &str, mode: LaunchMode) -> (usize, f64) {
     let compiled =
         aorta::compile("bench.aorta", text, &compile::CompileOptions::default()).expect("the program is right");
     let sim = Sim::new(Profile::named("h200").expect("embedded")).each_iteration();
-    let (program, schedule) = (compiled.program(), compiled.place(&compiled.ranks[0], sim.topology()));
+    let (program, schedules) = (compiled.program(), compiled.schedules(sim.topology()));
     let options = exec::SessionOptions {
         observed_operations: 0,
         gate_depth: 0,
         ..exec::SessionOptions::of(&Settings::default())
     };
-    let mut session = exec::prepare(program, &schedule, &sim, &options).expect("the simulator opens");
+    let mut session = exec::prepare(exec::RankSchedule::all(0, &compiled.ranks, &schedules)[0], &sim, &options)
+        .expect("the simulator opens");
     if mode == LaunchMode::Graph {
         session.capture().expect("the simulator captures");
     }

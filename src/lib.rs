@@ -17,8 +17,8 @@
 //! ```
 //! use aorta::backend::sim::Sim;
 //! use aorta::config::{Profile, Settings};
-//! use aorta::exec::{Backend, Control};
-//! use aorta::measure::{self, RankRequest, Request, RunRecord};
+//! use aorta::exec::{Backend, Control, RankSchedule};
+//! use aorta::measure::{self, Request, RunRecord};
 //! use aorta::{compile, report};
 //!
 //! let text = "buffer x: f32[1024]  step { map(x * 2 -> x) }";
@@ -27,7 +27,7 @@
 //! let settings = Settings::layered(None, &["effort=quick".to_owned(), "launch=both".to_owned()])?;
 //! let backend = Sim::new(Profile::named("h200")?);
 //! let schedules = compiled.schedules(backend.topology());
-//! let ranks = RankRequest::all(0, &compiled.ranks, &schedules);
+//! let ranks = RankSchedule::all(0, &compiled.ranks, &schedules);
 //! let control = Control::default();
 //! let measured = measure::measure(&Request::new(&ranks, &backend, &compiled.sources, &settings, &control))?;
 //!

@@ -53,7 +53,7 @@ static ALLOCATOR: Counting = Counting;
 fn requests((program, plan): &(Program, Plan), mode: LaunchMode, iterations: u64) -> u64 {
     let mock = Mock::silent();
     let schedule = common::placed(program, plan, &mock, &schedule::ScheduleOptions::default());
-    let mut session = common::session(program, &schedule, &mock);
+    let mut session = common::session(program, plan, &schedule, &mock);
     session.capture().expect("the mock captures");
     let control = Control::default();
     let before = REQUESTS.get();

@@ -4,9 +4,8 @@ use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
 use aorta::config::Profile;
-use aorta::exec::{self, Backend, Control, LaunchMode, Observation, RankSchedule, Trace};
+use aorta::exec::{self, Backend, Control, LaunchMode, Observation, Trace};
 use aorta::model::{AnalysisOptions, Program};
-use aorta::schedule::{self, Schedule};
 
 use crate::common;
 use crate::common::mock::{Mock, STEP, Script};
@@ -26,15 +25,13 @@ fn observe(text: &str, world: u32, backend: &dyn Backend, gate_depth: u32) -> Ve
         let options = AnalysisOptions { rank, world, ..AnalysisOptions::default() };
         common::analyze_with(text, &options).unwrap_or_else(|errors| panic!("{errors}"))
     };
-    let programs: Vec<Program> = (0..world).map(program).collect();
-    let place = |program: &Program| {
-        let plan = aorta::plan::build(program).unwrap_or_else(|errors| panic!("{errors:?}"));
-        common::placed(program, &plan, backend, &schedule::ScheduleOptions::default())
+    let planned = |program: Program| {
+        let plan = aorta::plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}"));
+        (program, plan)
     };
-    let schedules: Vec<Schedule> = programs.iter().map(place).collect();
-    let ranks = programs.iter().zip(&schedules);
-    let ranks: Vec<RankSchedule> =
-        ranks.map(|(program, schedule)| RankSchedule { number: program.rank, program, schedule }).collect();
+    let ranks: Vec<_> = (0..world).map(program).map(planned).collect();
+    let schedules = common::world::schedules(&ranks, backend);
+    let ranks = common::world::ranks(&ranks, &schedules);
     let options = exec::SessionOptions { gate_depth, ..common::exec_options() };
     let mut ranks = exec::prepare_ranks(&ranks, backend, &options).unwrap_or_else(|error| panic!("{error}"));
     ranks

@@ -26,7 +26,7 @@ fn check_simulated_order(text: &str, profile: &str) -> Result<(), TestCaseError>
     let (program, plan) = common::planned(text);
     let sim = Sim::new(Profile::named(profile).expect("embedded"));
     let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
-    let mut session = common::session(&program, &schedule, &sim);
+    let mut session = common::session(&program, &plan, &schedule, &sim);
     session.capture().unwrap_or_else(|error| panic!("{error}"));
     for mode in [LaunchMode::Stream, LaunchMode::Graph] {
         let traces = session

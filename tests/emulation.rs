@@ -26,7 +26,7 @@ fn emulated(backend: impl Backend + 'static) -> Emulated {
 fn time((program, plan): &(Program, Plan), backend: &dyn Backend, mode: LaunchMode) -> i64 {
     let options = schedule::ScheduleOptions::default();
     let schedule = schedule::place(program, plan, backend.topology(), &options);
-    let ranks = [RankSchedule { number: program.rank, program, schedule: &schedule }];
+    let ranks = [RankSchedule::new(program, plan, &schedule)];
     let open = exec::prepare_ranks(&ranks, backend, &common::exec_options());
     let mut open = open.unwrap_or_else(|error| panic!("{error}"));
     open.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));

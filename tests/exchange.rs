@@ -7,6 +7,7 @@ use aorta::base::random::hash;
 use aorta::config::Profile;
 use aorta::exec::{Backend, Control, ExecError, LaunchMode, Ranks};
 use aorta::model::{MemoryKind, Program};
+use aorta::plan::Plan;
 
 use crate::common;
 use crate::common::mock::{Mock, Script};
@@ -19,7 +20,7 @@ fn open(world: &World, backend: &dyn Backend) -> Ranks {
 impl World {
     /// A buffer's values on each rank.
     fn read(&self, ranks: &mut Ranks, name: &str) -> Vec<Vec<f64>> {
-        let read = |(index, program): (usize, &Program)| {
+        let read = |(index, (program, _)): (usize, &(Program, Plan))| {
             let memory = (0..program.memories.len())
                 .map(MemoryId::from)
                 .find(|&id| {
@@ -31,7 +32,7 @@ impl World {
             let bytes = ranks.read(index, memory).expect("it can be read").expect("the backend has memory");
             bytes.chunks_exact(dtype.size() as usize).map(|element| dtype.load(element)).collect()
         };
-        self.programs.iter().enumerate().map(read).collect()
+        self.ranks.iter().enumerate().map(read).collect()
     }
 }
 

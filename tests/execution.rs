@@ -11,7 +11,7 @@ use aorta::backend::host::Host;
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::EffortPlan;
 use aorta::exec::{self, Control, ExecError, Health, LaunchMode, Observation, Sensors, Session};
-use aorta::measure::{self, Measured, RankRequest, Request};
+use aorta::measure::{self, Measured, Request};
 use aorta::model::Program;
 use aorta::ops::init::Init;
 use aorta::plan::Plan;
@@ -64,8 +64,12 @@ impl Prepared {
         Prepared::new(common::planned(text))
     }
 
+    fn rank(&self) -> exec::RankSchedule<'_> {
+        exec::RankSchedule::new(&self.program, &self.plan, &self.schedule)
+    }
+
     fn session(&self, mock: &Mock) -> Session {
-        common::session(&self.program, &self.schedule, mock)
+        exec::prepare(self.rank(), mock, &common::exec_options()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     fn measure(&self, mock: &Mock, modes: &[LaunchMode], control: &Control) -> Result<Measured, ExecError> {
@@ -81,7 +85,7 @@ impl Prepared {
     ) -> Result<Measured, ExecError> {
         measure::measure(&Request {
             plans: &[],
-            ranks: &[RankRequest { number: 0, program: &self.program, plan: &self.plan, schedule: &self.schedule }],
+            ranks: &[self.rank()],
             backend: mock,
             modes,
             effort,
@@ -366,7 +370,7 @@ fn a_hang_names_what_is_busy() {
     for (mode, iteration) in [(LaunchMode::Stream, 0), (LaunchMode::Graph, 0)] {
         let mock = Mock::new(Script { hangs: true, ..Script::default() });
         let options = exec::SessionOptions { timeout: Nanos(50_000), ..common::exec_options() };
-        let mut session = exec::prepare(&prepared.program, &prepared.schedule, &mock, &options).expect("it opens");
+        let mut session = exec::prepare(prepared.rank(), &mock, &options).expect("it opens");
         session.capture().expect("the mock captures");
         let error = session.iterate(mode, 1, 2, &Control::default()).expect_err("the mock hangs");
         let ExecError::Hang { iteration: hung, .. } = error else { panic!("{error}") };
@@ -379,7 +383,7 @@ fn a_hang_names_what_is_busy() {
 fn a_program_that_does_not_fit_is_refused() {
     let mock = Mock::new(Script { memory_bytes: Some(1024), ..Script::default() });
     let prepared = Prepared::of(MEETING);
-    let opened = exec::prepare(&prepared.program, &prepared.schedule, &mock, &common::exec_options());
+    let opened = exec::prepare(prepared.rank(), &mock, &common::exec_options());
     let error = opened.err().expect("three buffers do not fit");
     insta::assert_snapshot!(shown(MEETING, &error));
 }
@@ -527,7 +531,8 @@ step { on a { map(x + one -> sum) } }
     let schedule = common::placed(&program, &plan, &Host, &schedule::ScheduleOptions::default());
     let read = |contents: Option<Init>| -> Vec<Vec<u8>> {
         let options = exec::SessionOptions { contents, ..common::exec_options() };
-        let mut session = exec::prepare(&program, &schedule, &Host, &options).unwrap_or_else(|error| panic!("{error}"));
+        let mut session = exec::prepare(exec::RankSchedule::new(&program, &plan, &schedule), &Host, &options)
+            .unwrap_or_else(|error| panic!("{error}"));
         session.iterate(LaunchMode::Stream, 0, 1, &Control::default()).expect("the CPU runs");
         let memories = (0..program.memories.len()).map(aorta::base::MemoryId::from);
         memories.map(|memory| session.read(memory).expect("reads").expect("has memory")).collect()

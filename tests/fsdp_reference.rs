@@ -73,9 +73,7 @@ impl Run {
 }
 
 fn open(compiled: &Compiled, schedules: &[Schedule]) -> Ranks {
-    let ranks = (0..).zip(&compiled.ranks).zip(schedules);
-    let ranks: Vec<RankSchedule> =
-        ranks.map(|((number, rank), schedule)| RankSchedule { number, program: &rank.program, schedule }).collect();
+    let ranks = RankSchedule::all(0, &compiled.ranks, schedules);
     exec::prepare_ranks(&ranks, &Host, &common::exec_options()).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -225,7 +225,7 @@ fn ranks_that_would_wait_in_a_circle_merge_nothing() {
 fn left(program: &Program, plan: &Plan, iterations: u64) -> BTreeMap<String, Vec<f64>> {
     let schedule =
         common::placed(program, plan, &Host, &schedule::ScheduleOptions { streams: None, share_scratch: true });
-    let mut session = common::session(program, &schedule, &Host);
+    let mut session = common::session(program, plan, &schedule, &Host);
     session.iterate(LaunchMode::Stream, 0, iterations, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
     let buffers = (0..program.memories.len()).map(MemoryId::from);
     let buffers = buffers.filter(|memory| matches!(program.memory(*memory).kind, MemoryKind::Buffer(_)));

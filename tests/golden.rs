@@ -130,7 +130,7 @@ fn traces() {
         let (program, plan) = program(&file);
         let sim = Sim::new(Profile::named("h200").expect("embedded"));
         let schedule = common::placed(&program, &plan, &sim, &ScheduleOptions::default());
-        let mut session = common::session(&program, &schedule, &sim);
+        let mut session = common::session(&program, &plan, &schedule, &sim);
         session.capture().expect("the simulator captures");
         let traces = [LaunchMode::Stream, LaunchMode::Graph].map(|mode| {
             let traces = session

@@ -538,7 +538,7 @@ fn a_device_that_does_not_answer_is_reported() {
     if !effort::is_due() {
         return;
     }
-    let Some(printed) = printed("hang:nop", &["--effort", "quick"], 4) else { return };
+    let Some(printed) = printed("hang:nop", &["--effort", "quick", "--config", "timeout=1s"], 4) else { return };
     assert!(printed.contains("an empty kernel does not complete"), "{printed}");
 }
 

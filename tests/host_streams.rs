@@ -43,7 +43,7 @@ fn traces(text: &str, profile: Profile) -> Vec<Trace> {
     let (program, plan) = common::planned(text);
     let sim = Sim::new(profile);
     let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
-    let mut session = common::session(&program, &schedule, &sim);
+    let mut session = common::session(&program, &plan, &schedule, &sim);
     let observation = Observation::once(LaunchMode::Stream, program.cycle.len());
     session.observe(observation, &Control::default()).unwrap_or_else(|error| panic!("{error}"))
 }

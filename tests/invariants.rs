@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use aorta::backend::sim::Sim;
 use aorta::base::SourceMap;
 use aorta::config::{EffortPlan, Profile, SourcedFigure, Wiring};
-use aorta::exec::{self, Control, LaunchMode};
-use aorta::measure::{self, Measured, RankRequest, Request};
+use aorta::exec::{self, Control, LaunchMode, RankSchedule};
+use aorta::measure::{self, Measured, Request};
 use aorta::model::Program;
 use aorta::plan::Plan;
 use aorta::schedule::{self, Schedule};
@@ -145,9 +145,8 @@ impl Ranks {
 
     fn measure(&self, sim: &Sim, profile: &Profile, mode: LaunchMode, cold: bool) -> Measured {
         let sides = self.planned.iter().zip(&self.schedules);
-        let ranks: Vec<RankRequest> = sides
-            .map(|((program, plan), schedule)| RankRequest { number: program.rank, program, plan, schedule })
-            .collect();
+        let ranks: Vec<RankSchedule> =
+            sides.map(|((program, plan), schedule)| RankSchedule::new(program, plan, schedule)).collect();
         let measured = measure::measure(&Request {
             plans: &[],
             ranks: &ranks,

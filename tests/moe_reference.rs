@@ -163,7 +163,7 @@ fn computed(source: &str, size: Size) -> (Vec<f64>, Vec<usize>, Layer) {
     // Scratch does not share addresses, so that the routing can be read at the end.
     let options = schedule::ScheduleOptions { streams: None, share_scratch: false };
     let schedule = common::placed(&program, &plan, &Host, &options);
-    let mut session = common::session(&program, &schedule, &Host);
+    let mut session = common::session(&program, &plan, &schedule, &Host);
     session.iterate(LaunchMode::Stream, 0, 2, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
     let mut buffer = |name: &str| common::buffer(&mut session, &program, name);
     let layer = Layer {

@@ -16,7 +16,7 @@ const TIMEOUT: Nanos = Nanos(20_000_000_000);
 
 /// The first element of a rank's buffer.
 fn first(world: &World, ranks: &mut Ranks, rank: usize, name: &str) -> f32 {
-    let program = &world.programs[rank];
+    let (program, _) = &world.ranks[rank];
     let named = |id: &MemoryId| program.names.name(program.memory(*id).name) == name;
     let memory = (0..program.memories.len()).map(MemoryId::from).find(named).expect("the buffer");
     let bytes = ranks.read(rank, memory).expect("it can be read").expect("the host has memory");

@@ -40,8 +40,8 @@ impl World {
     }
 
     fn ranks(&self) -> Vec<RankSchedule<'_>> {
-        let both = self.programs.iter().zip(&self.schedules);
-        both.map(|(program, schedule)| RankSchedule { number: program.rank, program, schedule }).collect()
+        let ranks = self.programs.iter().zip(&self.plans).zip(&self.schedules);
+        ranks.map(|((program, plan), schedule)| RankSchedule::new(program, plan, schedule)).collect()
     }
 
     fn open(&self, backend: &dyn Backend) -> Ranks {
@@ -240,8 +240,7 @@ fn every_edge_of_ranks_that_copy_holds() {
          on s { map(z[0] -> y) }",
     );
     let world = World::new(&text, 3, None, &Host);
-    let plans: Vec<&Plan> = world.plans.iter().collect();
-    let witness = exec::witness(&world.ranks(), &plans, &Host, &common::exec_options());
+    let witness = exec::witness(&world.ranks(), &Host, &common::exec_options());
     let mut witness = witness.unwrap_or_else(|error| panic!("{error}"));
     assert!(witness.edges() > 9, "{}", witness.edges());
     witness.ranks.iterate(LaunchMode::Stream, 0, 3, &Control::default()).unwrap_or_else(|error| panic!("{error}"));

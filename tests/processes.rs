@@ -89,7 +89,7 @@ fn measured_within(
     let schedules = common::world::schedules(world, backend);
     measure::measure(&measure::Request {
         plans: &[],
-        ranks: &common::world::requests(world, &schedules),
+        ranks: &common::world::ranks(world, &schedules),
         backend,
         modes: &[LaunchMode::Stream, LaunchMode::Graph],
         effort: EffortPlan { warmup: 12, iterations: 5 },

@@ -11,8 +11,8 @@ use std::panic::catch_unwind;
 use aorta::backend::sim::Sim;
 use aorta::base::{Interner, SourceMap};
 use aorta::config::{EffortPlan, Profile, Scenario, Settings};
-use aorta::exec::{Control, LaunchMode};
-use aorta::measure::{self, RankRequest, Request};
+use aorta::exec::{Control, LaunchMode, RankSchedule};
+use aorta::measure::{self, Request};
 use aorta::model::{self, AnalysisOptions};
 use aorta::render::{self, Style};
 use aorta::syntax::ast::DeclKind;
@@ -123,7 +123,7 @@ fn take_through(text: &str) -> Stage {
     let profile = Profile::named("h200").expect("embedded");
     let measured = measure::measure(&Request {
         plans: &[],
-        ranks: &[RankRequest { number: 0, program: &program, plan: &plan, schedule: &schedule }],
+        ranks: &[RankSchedule::new(&program, &plan, &schedule)],
         backend: &sim,
         modes: &[LaunchMode::Stream, LaunchMode::Graph],
         effort: EffortPlan { warmup: 0, iterations: 2 },

@@ -40,7 +40,8 @@ fn judge(text: &str, way: Way, ceiling: Option<u32>) -> Result<(), TestCaseError
     let schedule =
         common::placed(&program, &plan, &mock, &schedule::ScheduleOptions { streams: ceiling, ..Default::default() });
     let options = exec::SessionOptions { in_flight: way.in_flight, cold: way.caches, ..common::exec_options() };
-    let mut session = exec::prepare(&program, &schedule, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
+    let mut session = exec::prepare(exec::RankSchedule::new(&program, &plan, &schedule), &mock, &options)
+        .unwrap_or_else(|error| panic!("{error}"));
     if way.mode == LaunchMode::Graph {
         session.capture().unwrap_or_else(|error| panic!("{error}"));
     }
@@ -89,7 +90,7 @@ proptest! {
         let schedule = common::placed(&program, &plan, &mock, &schedule::ScheduleOptions::default());
         let open = |gate_depth| {
             let options = exec::SessionOptions { gate_depth, cold: caches, ..common::exec_options() };
-            exec::prepare(&program, &schedule, &mock, &options).unwrap_or_else(|error| panic!("{error}"))
+            exec::prepare(exec::RankSchedule::new(&program, &plan, &schedule), &mock, &options).unwrap_or_else(|error| panic!("{error}"))
         };
         let expected = open(1);
         let mut words = expected.gate_refused().expect("one command is too few").split(' ');
@@ -112,7 +113,7 @@ proptest! {
         let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
         let times = |in_flight| -> Vec<Nanos> {
             let options = exec::SessionOptions { in_flight, ..common::exec_options() };
-            let mut session = exec::prepare(&program, &schedule, &sim, &options).unwrap_or_else(|error| panic!("{error}"));
+            let mut session = exec::prepare(exec::RankSchedule::new(&program, &plan, &schedule), &sim, &options).unwrap_or_else(|error| panic!("{error}"));
             let samples = session.iterate(LaunchMode::Stream, 1, ITERATIONS - 1, &Control::default());
             samples.unwrap_or_else(|error| panic!("{error}")).time
         };

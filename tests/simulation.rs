@@ -87,7 +87,7 @@ fn session_of(profile: Profile, text: &str) -> Session {
     let (program, plan) = common::planned(text);
     let sim = Sim::new(profile);
     let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
-    common::session(&program, &schedule, &sim)
+    common::session(&program, &plan, &schedule, &sim)
 }
 
 /// Traces one iteration of a step.
@@ -368,7 +368,7 @@ fn urgent_kernels_go_first() {
     let (program, plan) = common::planned(text);
     let sim = Sim::new(ideal());
     let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
-    let mut session = common::session(&program, &schedule, &sim);
+    let mut session = common::session(&program, &plan, &schedule, &sim);
     let trace = session.observe(Observation::once(LaunchMode::Stream, 1), &Control::default()).expect("runs").remove(0);
     // Units that the first kernel has are not taken from it, but the next that come free go to the urgent one.
     assert_eq!(trace.spans[1].end, Nanos(11 * US));
@@ -390,7 +390,7 @@ fn pageable_copies_hold_the_host_and_are_observed() {
     let (program, plan) = common::planned(text);
     let sim = Sim::new(profile);
     let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
-    let mut session = common::session(&program, &schedule, &sim);
+    let mut session = common::session(&program, &plan, &schedule, &sim);
     let trace = session.observe(Observation::once(LaunchMode::Stream, 1), &Control::default()).expect("runs").remove(0);
     let spans: Vec<(i64, i64)> = trace.spans.iter().map(|span| (span.start.0, span.end.0)).collect();
     assert_eq!(spans, [(0, 1_048_576), (1_048_576, 1_049_576)]);
@@ -418,7 +418,7 @@ fn equal_iterations_are_not_launched() {
     let launches = Arc::<AtomicU64>::default();
     let counting = Altered::counting(&sim, launches.clone());
     let schedule = common::placed(&program, &plan, &counting, &schedule::ScheduleOptions::default());
-    let mut session = common::session(&program, &schedule, &counting);
+    let mut session = common::session(&program, &plan, &schedule, &counting);
     let samples = session.iterate(LaunchMode::Stream, 5, 1000, &Control::default()).expect("runs");
     assert_eq!(samples.time.len(), 1000);
     let iterations = launches.load(Ordering::Relaxed) / 32;
@@ -467,7 +467,8 @@ fn cold_caches_cost_what_they_would_have_saved() {
     let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     let time = |cold: bool| {
         let options = exec::SessionOptions { cold, ..common::exec_options() };
-        let mut session = exec::prepare(&program, &schedule, &sim, &options).unwrap_or_else(|error| panic!("{error}"));
+        let mut session = exec::prepare(exec::RankSchedule::new(&program, &plan, &schedule), &sim, &options)
+            .unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(session.is_cold(), cold);
         let samples = session.iterate(LaunchMode::Stream, 1, 3, &Control::default()).expect("runs");
         samples.time[1]

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use aorta::backend::sim::Sim;
 use aorta::base::SourceMap;
 use aorta::config::{EffortPlan, Profile};
-use aorta::exec::{self, Control, LaunchMode};
+use aorta::exec::{self, Control, LaunchMode, RankSchedule};
 use aorta::measure::record::{MetricRecord, Variant};
-use aorta::measure::{self, Measured, RankRequest, Request};
+use aorta::measure::{self, Measured, Request};
 use aorta::schedule;
 
 use crate::common;
@@ -97,7 +97,7 @@ fn measured(text: &str, iterations: u32, observed_iterations: u32) -> Measured {
     let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     let request = Request {
         plans: &[],
-        ranks: &[RankRequest { number: 0, program: &program, plan: &plan, schedule: &schedule }],
+        ranks: &[RankSchedule::new(&program, &plan, &schedule)],
         backend: &sim,
         modes: &[LaunchMode::Stream],
         effort: EffortPlan { warmup: 3, iterations },

@@ -246,7 +246,7 @@ fn computed(size: Size) -> (Outcome, Model, Model, Vec<usize>) {
     // Scratch is kept apart, so that scores can be read at the end.
     let options = schedule::ScheduleOptions { streams: None, share_scratch: false };
     let schedule = common::placed(&program, &plan, &Host, &options);
-    let mut session = common::session(&program, &schedule, &Host);
+    let mut session = common::session(&program, &plan, &schedule, &Host);
     let mut of = |name: &str| common::buffer(&mut session, &program, name);
     let mut model = |shape: Shape, name: &str| Model {
         shape,

@@ -16,10 +16,7 @@ fn values(text: &str, world: u32, name: &str) -> Vec<Vec<f64>> {
         schedule::place(&rank.program, &rank.plan, Host.topology(), &schedule::ScheduleOptions::default())
     };
     let schedules: Vec<Schedule> = compiled.ranks.iter().map(place).collect();
-    let ranks: Vec<exec::RankSchedule> = (0..)
-        .zip(compiled.ranks.iter().zip(&schedules))
-        .map(|(number, (rank, schedule))| exec::RankSchedule { number, program: &rank.program, schedule })
-        .collect();
+    let ranks = exec::RankSchedule::all(0, &compiled.ranks, &schedules);
     let opened = exec::prepare_ranks(&ranks, &Host, &common::exec_options());
     let mut opened = opened.unwrap_or_else(|error| panic!("{text}\n{error}"));
     opened.iterate(LaunchMode::Stream, 0, 2, &Control::default()).unwrap_or_else(|error| panic!("{text}\n{error}"));

@@ -265,7 +265,7 @@ fn groups_of_several_factors_are_those_of_the_definition() {
             let world = World::new(&text, world, &Host);
             let mut ranks = world.open(&Host, common::exec_options().timeout).unwrap_or_else(|error| panic!("{error}"));
             ranks.iterate(LaunchMode::Stream, 0, 1, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
-            for (rank, program) in world.programs.iter().enumerate() {
+            for (rank, (program, _)) in world.ranks.iter().enumerate() {
                 let memory = (0..program.memories.len())
                     .map(aorta::base::MemoryId::from)
                     .find(|&id| program.names.name(program.memory(id).name) == "y")

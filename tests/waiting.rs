@@ -8,7 +8,7 @@ use aorta::base::SourceMap;
 use aorta::config::{EffortPlan, Profile};
 use aorta::exec::{Control, LaunchMode};
 use aorta::measure::record::{OperationRecord, RankRecord, SkewRecord, Variant};
-use aorta::measure::{self, RankRequest, Request};
+use aorta::measure::{self, Request};
 
 use crate::common;
 use crate::common::world::World;
@@ -18,16 +18,12 @@ fn variant(text: &str, ranks: u32) -> Variant {
     let profile = Profile::named("h200").expect("embedded");
     let sim = Sim::new(profile.clone());
     let world = World::new(text, ranks, &sim);
-    let plans: Vec<_> = common::planned_ranks(text, ranks).into_iter().map(|(_, plan)| plan).collect();
-    let of = world.programs.iter().zip(&plans).zip(&world.schedules);
-    let ranks: Vec<RankRequest> =
-        of.map(|((program, plan), schedule)| RankRequest { number: program.rank, program, plan, schedule }).collect();
     // Operations are identified by their locations.
     let mut sources = SourceMap::new();
     sources.add("test.aorta", text).expect("a test is small");
     let request = Request {
         plans: &[],
-        ranks: &ranks,
+        ranks: &world.ranks(),
         backend: &sim,
         modes: &[LaunchMode::Stream],
         effort: EffortPlan { warmup: 3, iterations: 5 },

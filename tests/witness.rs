@@ -22,7 +22,7 @@ fn witness(program: &(Program, Plan), schedule: &Schedule) -> Witness {
 }
 
 fn witness_on(backend: &dyn Backend, (program, plan): &(Program, Plan), schedule: &Schedule) -> Witness {
-    exec::witness(&[RankSchedule { number: 0, program, schedule }], &[plan], backend, &common::exec_options())
+    exec::witness(&[RankSchedule::new(program, plan, schedule)], backend, &common::exec_options())
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -155,12 +155,7 @@ fn the_simulator_has_no_witness() {
     let program = common::planned(LATE);
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
     let schedule = placed(&program, &sim);
-    let witness = exec::witness(
-        &[RankSchedule { number: 0, program: &program.0, schedule: &schedule }],
-        &[&program.1],
-        &sim,
-        &common::exec_options(),
-    );
+    let witness = exec::witness(&[RankSchedule::new(&program.0, &program.1, &schedule)], &sim, &common::exec_options());
     let mut witness = witness.unwrap_or_else(|error| panic!("{error}"));
     assert!(witness.edges() > 0);
     assert_eq!(witness.missed(0).expect("nothing fails"), None);

@@ -7,8 +7,8 @@ use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::{SourceMap, Space};
 use aorta::config::{EffortPlan, Profile};
-use aorta::exec::{Control, LaunchMode};
-use aorta::measure::{self, Measured, RankRequest, Request};
+use aorta::exec::{Control, LaunchMode, RankSchedule};
+use aorta::measure::{self, Measured, Request};
 use aorta::model::{self, Program};
 use aorta::plan::Plan;
 use aorta::schedule::{self, Schedule};
@@ -153,9 +153,9 @@ fn measure_all(programs: &[(&Program, &Plan)], streams: Option<u32>) -> Measured
     let options = schedule::ScheduleOptions { streams, ..schedule::ScheduleOptions::default() };
     let place = |(program, plan): &(&Program, &Plan)| common::placed(program, plan, &sim, &options);
     let schedules: Vec<Schedule> = programs.iter().map(place).collect();
-    let ranks: Vec<RankRequest> = (0..)
+    let ranks: Vec<RankSchedule> = (0..)
         .zip(programs.iter().zip(&schedules))
-        .map(|(number, ((program, plan), schedule))| RankRequest { number, program, plan, schedule })
+        .map(|(number, ((program, plan), schedule))| RankSchedule { number, program, plan, schedule })
         .collect();
     // With the device's limits, so that none of the simulator's figures is refused.
     let profile = Profile::named("h200").expect("embedded");

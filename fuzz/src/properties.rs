@@ -7,8 +7,8 @@ use aorta::base::random::hash;
 use aorta::base::{Around, MemoryId, Nanos, SourceMap, SrcSpan};
 use aorta::compile::{self, CompileError, Compiled, Parsed, RankCount};
 use aorta::config::{EffortPlan, Profile, Settings};
-use aorta::exec::{self, Backend, Control, LaunchMode};
-use aorta::measure::{self, RankRequest, Request};
+use aorta::exec::{self, Backend, Control, LaunchMode, RankSchedule};
+use aorta::measure::{self, Request};
 use aorta::model::{self, AnalysisOptions, MemoryKind, Mistake, OpKind, Program};
 use aorta::plan::{self, Plan};
 use aorta::render::{self, Style};
@@ -400,7 +400,7 @@ fn simulate(ranks: &[plan::RankPlan], options: &schedule::ScheduleOptions) {
     let sim = Sim::new(profile.clone());
     let place = |rank: &plan::RankPlan| schedule::place(&rank.program, &rank.plan, sim.topology(), options);
     let schedules: Vec<_> = ranks.iter().map(place).collect();
-    let requests = RankRequest::all(0, ranks, &schedules);
+    let requests = RankSchedule::all(0, ranks, &schedules);
     let measure = || {
         measure::measure(&Request {
             plans: ranks,

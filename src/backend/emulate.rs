@@ -81,8 +81,8 @@ impl Backend for Emulated {
         self.backend.topology()
     }
 
-    fn timer(&self) -> Result<Option<Timer>, ExecError> {
-        self.backend.timer()
+    fn timer(&self, timeout: Nanos) -> Result<Option<Timer>, ExecError> {
+        self.backend.timer(timeout)
     }
 
     fn open(&self, mut images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {

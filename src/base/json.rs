@@ -1,7 +1,7 @@
 //! Reads JSON from untrusted sources, such as records, files of cases and plan documents, and writes documents.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 use serde_json::{Error, Value};
 
@@ -18,6 +18,34 @@ pub fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
     flatten(&mut value);
     // The text is read again so that only one form of each reader is compiled.
     serde_json::from_slice(&serde_json::to_vec(&value)?)
+}
+
+/// The schema that a JSON text names; `None` if it is no JSON, or names none.
+pub fn schema(text: &str) -> Option<String> {
+    serde_json::from_str(text).ok().and_then(|head: Head| head.schema)
+}
+
+/// Parses a document that names its schema. The error describes what is wrong with the text; `kind` is what the document
+/// describes, such as `run`.
+pub fn versioned<T: DeserializeOwned>(text: &str, schema: &str, kind: &str) -> Result<T, String> {
+    if text.trim().is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    let head: Head = read(text.as_bytes()).map_err(|error| format!("it is no JSON of a {kind}: {}", fault(&error)))?;
+    match head.schema {
+        Some(found) if found == schema => {
+            read(text.as_bytes()).map_err(|error| format!("it is damaged: {}", fault(&error)))
+        }
+        Some(other) => Err(format!("it has the schema `{other}`, and this version reads `{schema}`")),
+        None => Err("it has no `schema`: it was not written by this program".to_owned()),
+    }
+}
+
+/// The part of a document that names its schema.
+#[derive(Deserialize)]
+#[serde(expecting = "an object")]
+struct Head {
+    schema: Option<String>,
 }
 
 /// Says where a text is not JSON of the expected form, and why: `line 1, column 9: trailing comma`.

@@ -11,7 +11,7 @@ use crate::backend::hip::hints::HintTopic;
 use crate::backend::hip::{self, Hip};
 use crate::backend::host::Host;
 use crate::base::Bytes;
-use crate::config::Profile;
+use crate::config::{Profile, Settings};
 use crate::exec::{Backend, ExecError, Queues, Timer};
 
 use super::{CliResult, DONE, backends, environment, output};
@@ -67,7 +67,7 @@ fn machine(text: &mut String) {
 
 /// Measures the overhead of timing on a device.
 fn timer<A: Api>(text: &mut String, gpu: &Gpu<A>) {
-    match gpu.timer() {
+    match gpu.timer(Settings::default().timeout) {
         Ok(timer) => {
             for (name, value) in timer.iter().flat_map(Timer::facts) {
                 *text += &format!("     {name:26}  {value}\n");

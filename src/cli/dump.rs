@@ -78,7 +78,9 @@ fn traces(
     options: &exec::SessionOptions,
 ) -> Result<[Trace; 2], CliError> {
     let failed = |error| CliError::Exec { error, sources: loaded.compiled.sources.clone() };
-    let mut session = exec::prepare(loaded.compiled.program(), schedule, backend, options).map_err(failed)?;
+    let own = &loaded.compiled.ranks[0];
+    let rank = exec::RankSchedule::new(&own.program, &own.plan, schedule);
+    let mut session = exec::prepare(rank, backend, options).map_err(failed)?;
     session.capture().map_err(failed)?;
     let mut observe = |mode| {
         let observation = Observation::once(mode, loaded.compiled.program().cycle.len());

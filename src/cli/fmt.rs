@@ -94,7 +94,7 @@ fn file_in_form(path: &Path, check: bool, settings: &Settings) -> Result<bool, C
     let changes = apply(path, check, &text, &formatted.text)?;
     if !formatted.errors.is_empty() {
         // Locations refer to the file as it is now on disk.
-        check_syntax(name, if check { text } else { formatted.text }, settings)?;
+        check_syntax(&name, if check { text } else { formatted.text }, settings)?;
     }
     Ok(changes)
 }
@@ -140,15 +140,14 @@ fn standard_input(args: &FmtArgs, settings: &Settings, how: DiagnosticFormat) ->
     let changes = formatted.text != text;
     results.add(match formatted.errors.is_empty() {
         true => Ok(changes),
-        false => check_syntax(name.to_owned(), text, settings).map(|()| changes),
+        false => check_syntax(name, text, settings).map(|()| changes),
     });
     results.end(args.check)
 }
 
 /// Fails with the syntax errors of a text.
-fn check_syntax(name: String, text: String, settings: &Settings) -> Result<(), CliError> {
-    let text = load::WorkloadText { origin: name.clone(), name, text, path: None, check: Vec::new() };
-    diagnostics::syntax_errors(load::parse(&text, settings)?)
+fn check_syntax(name: &str, text: String, settings: &Settings) -> Result<(), CliError> {
+    diagnostics::syntax_errors(load::parse(&load::WorkloadText::new(name, name, text), settings)?)
 }
 
 /// The difference between two texts in the format of `diff -u`; empty if they are equal.

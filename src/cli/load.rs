@@ -39,10 +39,14 @@ pub struct WorkloadText {
 }
 
 impl WorkloadText {
+    /// A text without a file.
+    pub fn new(name: impl Into<String>, origin: impl Into<String>, text: impl Into<String>) -> WorkloadText {
+        WorkloadText { name: name.into(), origin: origin.into(), text: text.into(), path: None, check: Vec::new() }
+    }
+
     /// The text of a shipped workload.
     pub fn shipped(shipped: library::Shipped) -> WorkloadText {
-        let (name, origin) = (format!("{}.aorta", shipped.stem), LIBRARY.to_owned());
-        WorkloadText { name, origin, text: shipped.text.to_owned(), path: None, check: Vec::new() }
+        WorkloadText::new(format!("{}.aorta", shipped.stem), LIBRARY, shipped.text)
     }
 
     /// The `aorta check` command with the same arguments; `None` if the text has no such command.
@@ -170,20 +174,16 @@ pub fn find(name: &str, settings: &Settings) -> Result<WorkloadText, CliError> {
     let kind = FileKind::Workload(settings.max_file_bytes);
     if name == STANDARD_INPUT {
         let text = read_from("standard input", std::io::stdin().lock(), kind)?;
-        let name = "<stdin>".to_owned();
-        return Ok(WorkloadText { origin: name.clone(), name, text, path: None, check: Vec::new() });
+        return Ok(WorkloadText::new("<stdin>", "<stdin>", text));
     }
     let name = project::resolve(name)?;
     let name = name.as_str();
     let path = Path::new(name);
     let shipped = library::find(name);
-    // A path that exists but cannot be inspected (a cycle of links, a folder without permission) is not a missing file.
-    let is_there = !matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
-    if container::inside(path)?.is_some() || (is_there && (shipped.is_none() || path.is_file())) {
+    if container::inside(path)?.is_some() || (project::is_there(name) && (shipped.is_none() || path.is_file())) {
         let text = read(path, kind)?;
         misnamed::check_runs(name, &text)?;
-        let path = Some(path.to_owned());
-        return Ok(WorkloadText { name: name.to_owned(), origin: name.to_owned(), text, path, check: Vec::new() });
+        return Ok(WorkloadText { path: Some(path.to_owned()), ..WorkloadText::new(name, name, text) });
     }
     Ok(shipped.map(WorkloadText::shipped).ok_or_else(|| library::unknown(name))?)
 }
@@ -191,10 +191,7 @@ pub fn find(name: &str, settings: &Settings) -> Result<WorkloadText, CliError> {
 /// The shipped module with a name such as `std.ring`; `None` for any other name.
 pub fn standard(name: &str) -> Option<Result<WorkloadText, CliError>> {
     Some(match standard_module(name)? {
-        Ok(module) => {
-            let (name, origin) = (name.to_owned(), LIBRARY.to_owned());
-            Ok(WorkloadText { name, origin, text: module.text, path: None, check: Vec::new() })
-        }
+        Ok(module) => Ok(WorkloadText::new(name, LIBRARY, module.text)),
         Err(known) => Err(InputError::UnknownWorkload { name: name.to_owned(), help: Some(known) }.into()),
     })
 }

@@ -30,7 +30,7 @@ const DOT_OPERATIONS: usize = 2000;
 /// Largest number of edges that Mermaid draws by default.
 const MERMAID_EDGES: usize = 500;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct PlanArgs {
     /// A workload, a scenario (`.ron`), a bundle (`.aortab`), the record of a run (`.json`), or a suite, of which each case has
     /// a line
@@ -61,9 +61,10 @@ pub struct PlanArgs {
 }
 
 /// Values of `--format`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum PlanFormat {
     /// For people
+    #[default]
     Text,
     /// For programs, and for `--diff`
     Json,
@@ -179,17 +180,8 @@ fn suite_of_plans(name: &str, args: &PlanArgs) -> CliResult {
     for (case, command) in suite::commands_of(name, &args.config)? {
         let planned = command.and_then(|words| {
             let exec = exec_args(&words).map_err(|mistake| mistake.why)?;
-            let args = PlanArgs {
-                file: None,
-                format: PlanFormat::Text,
-                ranks: exec.ranks,
-                rank: 0,
-                diff: None,
-                html: None,
-                svg: None,
-                workload: exec.workload,
-                config: exec.config,
-            };
+            let (ranks, workload, config) = (exec.ranks, exec.workload, exec.config);
+            let args = PlanArgs { ranks, workload, config, ..PlanArgs::default() };
             planned(&exec.file, &args).map(|planned| planned.document()).map_err(|error| error.text())
         });
         cases.push((case, planned));

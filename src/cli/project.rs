@@ -216,7 +216,7 @@ pub fn meaning(name: &str) -> Result<String, InputError> {
     }
 }
 
-/// True for a path that exists, also if it cannot be inspected.
-fn is_there(path: &str) -> bool {
+/// True for a path that exists, also if it cannot be inspected: a cycle of links, a folder without permission.
+pub fn is_there(path: &str) -> bool {
     !matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
 }

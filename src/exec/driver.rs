@@ -19,8 +19,9 @@ pub trait Backend {
 
     fn topology(&self) -> Topology;
 
-    /// Measures the overhead of timing; `None` if times do not come from a device's clock.
-    fn timer(&self) -> Result<Option<Timer>, ExecError> {
+    /// Measures the overhead of timing; `None` if times do not come from a device's clock. Kernels that take longer than
+    /// `timeout` count as stuck.
+    fn timer(&self, _timeout: Nanos) -> Result<Option<Timer>, ExecError> {
         Ok(None)
     }
 

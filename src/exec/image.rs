@@ -12,7 +12,7 @@ use crate::ops::{Category, Collective, Launch, Spec};
 use crate::schedule::{Command, Lane};
 
 use super::error::ExecError;
-use super::ranks::RankSchedule;
+use super::rank_schedule::RankSchedule;
 
 /// The resources that a backend creates for one rank before a run.
 #[derive(Debug, Default)]

@@ -14,7 +14,8 @@ use super::driver::Backend;
 use super::error::ExecError;
 use super::image::{Address, Comm, Fill, Image, ImageCommand, LoweredSpec, NO_CROSSING, StepCommands};
 use super::prepare::SessionOptions;
-use super::ranks::{RankSchedule, Ranks, prepare_with};
+use super::rank_schedule::RankSchedule;
+use super::ranks::{Ranks, prepare_with};
 
 /// Alignment of copies in bytes.
 const ALIGN: u64 = 256;

@@ -8,13 +8,14 @@ use crate::config::{CacheSetting, DataSetting, Effort, GateSetting, ObserveSetti
 use crate::model::{Program, Sync};
 use crate::ops::init::Init;
 use crate::ops::{Collective, CollectiveKind, Launch};
-use crate::schedule::{self, Placement, Schedule};
+use crate::schedule::{self, Placement};
 
 use super::clock;
 use super::driver::Backend;
 use super::error::ExecError;
 use super::gate::Gate;
 use super::image::{self, Comm, Commands, Image, ImageOp, StepCommands};
+use super::rank_schedule::RankSchedule;
 use super::session::{RING, Session};
 
 #[derive(Clone, Copy, Debug)]
@@ -109,24 +110,15 @@ pub(super) struct LoweredSchedule {
 }
 
 /// Opens a backend for a program with one rank, and creates everything that its schedule needs.
-pub fn prepare(
-    program: &Program,
-    schedule: &Schedule,
-    backend: &dyn Backend,
-    options: &SessionOptions,
-) -> Result<Session, ExecError> {
-    let ranks = super::ranks::prepare_ranks(
-        &[super::RankSchedule { number: program.rank, program, schedule }],
-        backend,
-        options,
-    )?;
+pub fn prepare(rank: RankSchedule, backend: &dyn Backend, options: &SessionOptions) -> Result<Session, ExecError> {
+    let ranks = super::ranks::prepare_ranks(&[rank], backend, options)?;
     Ok(ranks.into_only().expect("a backend gives a driver for each image"))
 }
 
 /// Returns the image for a backend and the state of its session. `alter` may change the image and the period before
 /// they are final; launches that it adds get the highest numbers.
 pub(super) fn lower(
-    rank: &super::RankSchedule,
+    rank: &RankSchedule,
     options: &SessionOptions,
     alter: impl FnOnce(&mut Image, &mut Commands),
 ) -> (Image, LoweredSchedule) {

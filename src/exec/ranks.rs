@@ -16,9 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{MemoryId, Nanos, OnceBlock, parallel, stage, threads};
 use crate::config::ObserveSetting;
-use crate::model::{self, Program};
-use crate::plan::RankPlan;
-use crate::schedule::Schedule;
+use crate::model;
 
 use super::control::Control;
 use super::driver::Backend;
@@ -28,28 +26,12 @@ use super::health::Health;
 use super::image::{Address, Commands, Image};
 use super::peers::{self, Peers};
 use super::prepare::{self, SessionOptions};
+use super::rank_schedule::RankSchedule;
 use super::recorded::ObservedBy;
 use super::samples::Samples;
 use super::session::{self, LaunchMode, Session};
 use super::stopping::Stopping;
 use super::watchdog::{self, Watched};
-
-/// The program and schedule of one rank.
-#[derive(Clone, Copy, Debug)]
-pub struct RankSchedule<'a> {
-    /// Number of the rank in the world. Several ranks may share a program.
-    pub number: u32,
-    pub program: &'a Program,
-    pub schedule: &'a Schedule,
-}
-
-impl<'a> RankSchedule<'a> {
-    /// The ranks from the number `first` on, each with its schedule.
-    pub fn all(first: u32, ranks: &'a [RankPlan], schedules: &'a [Schedule]) -> Vec<RankSchedule<'a>> {
-        let both = (first..).zip(ranks).zip(schedules);
-        both.map(|((number, rank), schedule)| RankSchedule { number, program: &rank.program, schedule }).collect()
-    }
-}
 
 /// Samples of all ranks.
 #[derive(Clone, Debug, Default)]
@@ -242,14 +224,15 @@ fn side_by_side<T: Send>(
             session.progress.end();
             return Err(ExecError::Ended);
         }
-        let entered = |session: &mut Session| session.enter().and_then(|()| work(session));
+        let entered =
+            |session: &mut Session| session.driver.enter().map_err(session::device).and_then(|()| work(session));
         let lived = catch_unwind(AssertUnwindSafe(|| run(index, session, control, entered)));
         let result = lived.unwrap_or_else(|panic| {
             session.progress.end();
             control.fail(index);
             Err(ExecError::Died { rank: session.rank, why: panic_message(panic.as_ref()) })
         });
-        session.leave();
+        session.driver.leave();
         result
     };
     let alive = &alive;
@@ -563,11 +546,11 @@ impl Ranks {
     pub fn health(&mut self) -> Result<Vec<Health>, ExecError> {
         // Concurrently: a query may take a millisecond, while devices cool down.
         let readings: Vec<Health> = match &mut self.sessions[..] {
-            [only] => only.health().into_iter().collect(),
+            [only] => only.driver.health().into_iter().collect(),
             sessions => {
                 let mut readings: Vec<Option<Health>> = sessions.iter().map(|_| None).collect();
                 let pairs = sessions.iter_mut().zip(&mut readings);
-                parallel::side_by_side(pairs, |(session, reading)| *reading = session.health());
+                parallel::side_by_side(pairs, |(session, reading)| *reading = session.driver.health());
                 readings.into_iter().flatten().collect()
             }
         };
@@ -591,6 +574,6 @@ impl Ranks {
 
     /// The longest time that a compiler took for a rank of this process; `None` if nothing is compiled.
     pub fn compile_time(&self) -> Option<Nanos> {
-        self.sessions.iter().filter_map(Session::compile_time).max()
+        self.sessions.iter().filter_map(|session| session.driver.compile_time()).max()
     }
 }

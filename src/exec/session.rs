@@ -14,7 +14,6 @@ use super::driver::{Driver, Fault, LaneCompletion};
 use super::error::ExecError;
 use super::gate::Gate;
 use super::hang::HangSnapshot;
-use super::health::Health;
 use super::image::ImageCommand;
 use super::observe::Timing;
 use super::prepare::{CommandOutline, LoweredSchedule};
@@ -132,16 +131,6 @@ impl Session {
             fresh: true,
             samples: Samples::default(),
         }
-    }
-
-    /// Binds this rank to the calling thread until [`Session::leave`].
-    pub(super) fn enter(&mut self) -> Result<(), ExecError> {
-        self.driver.enter().map_err(device)
-    }
-
-    /// Releases this rank from the calling thread.
-    pub(super) fn leave(&mut self) {
-        self.driver.leave();
     }
 
     /// Index of an iteration in the period.
@@ -540,12 +529,6 @@ impl Session {
         self.lowered.outline.period.len()
     }
 
-    /// Clocks and throttling of the device; `None` if it does not report them. Not to be called while iterations are
-    /// measured.
-    pub fn health(&mut self) -> Option<Health> {
-        self.driver.health()
-    }
-
     /// Notes on whether copy engines or kernels execute the copies. See [`Driver::infer_copy_units`].
     pub fn infer_copy_units(&mut self) -> Result<Vec<String>, ExecError> {
         self.driver.infer_copy_units().map_err(device)
@@ -554,11 +537,6 @@ impl Session {
     /// Notes of the driver from preparation.
     pub fn notes(&self) -> Vec<String> {
         self.driver.notes()
-    }
-
-    /// Time that a compiler took for kernels; `None` if nothing is compiled.
-    pub fn compile_time(&self) -> Option<Nanos> {
-        self.driver.compile_time()
     }
 }
 

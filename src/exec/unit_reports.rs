@@ -10,7 +10,8 @@ use super::driver::Backend;
 use super::error::ExecError;
 use super::image::{Address, Fill, Image, LoweredSpec, StepCommands, StepLaunch};
 use super::prepare::SessionOptions;
-use super::ranks::{RankSchedule, prepare_with};
+use super::rank_schedule::RankSchedule;
+use super::ranks::prepare_with;
 use super::session::{LaunchMode, Session, device};
 
 /// Alignment of a report in bytes.

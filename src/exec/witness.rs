@@ -18,7 +18,8 @@ use super::driver::Backend;
 use super::error::ExecError;
 use super::image::{Address, Fill, Image, ImageCommand, StepCommands};
 use super::prepare::SessionOptions;
-use super::ranks::{RankSchedule, Ranks, prepare_with};
+use super::rank_schedule::RankSchedule;
+use super::ranks::{Ranks, prepare_with};
 
 /// Bytes of a counter.
 const BYTES: u64 = 4;
@@ -48,22 +49,16 @@ pub struct CheckedDependency {
     pub to: (usize, OpId),
 }
 
-/// Opens a backend for the ranks, with a mark and checks around each operation. `plans` has the plan of each rank.
-pub fn witness(
-    ranks: &[RankSchedule],
-    plans: &[&Plan],
-    backend: &dyn Backend,
-    options: &SessionOptions,
-) -> Result<Witness, ExecError> {
+/// Opens a backend for the ranks, with a mark and checks around each operation.
+pub fn witness(ranks: &[RankSchedule], backend: &dyn Backend, options: &SessionOptions) -> Result<Witness, ExecError> {
     let mut counters: Vec<CheckCounters> = ranks.iter().map(|_| CheckCounters::default()).collect();
-    let programs: Vec<&Program> = ranks.iter().map(|rank| rank.program).collect();
-    let ranks = prepare_with(ranks, backend, options, |index, image, commands| {
+    let opened = prepare_with(ranks, backend, options, |index, image, commands| {
         let period = &mut commands.period;
-        let found = dependencies(programs[index], plans[index], image, period);
+        let found = dependencies(ranks[index].program, ranks[index].plan, image, period);
         let misses = insert(image, period, &found);
         counters[index] = CheckCounters { edges: found.iter().map(|dependency| dependency.edge).collect(), misses };
     })?;
-    Ok(Witness { ranks, counters })
+    Ok(Witness { ranks: opened, counters })
 }
 
 impl Witness {

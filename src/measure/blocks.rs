@@ -87,15 +87,6 @@ impl MeasuredBlocks {
         self.readings.iter().take(1).chain(self.readings.last()).flatten()
     }
 
-    /// Describes the reasons that throttled devices between two readings, each distinct description once.
-    fn throttled(&self, from: usize, to: usize, window: Nanos) -> Vec<String> {
-        let mut causes: Vec<String> = Vec::new();
-        for (before, after) in self.readings[from].iter().zip(&self.readings[to]) {
-            causes.extend(after.throttled(before, window).filter(|why| !causes.contains(why)));
-        }
-        causes
-    }
-
     /// Total device time of the samples of some blocks.
     fn window(&self, blocks: std::ops::Range<usize>) -> Nanos {
         let first: usize = self.counts[..blocks.start].iter().sum();
@@ -110,7 +101,7 @@ impl MeasuredBlocks {
         }
         let mut first = 0;
         let block = |(index, &count): (usize, &usize)| {
-            let throttled = self.throttled(index, index + 1, self.window(index..index + 1));
+            let throttled = throttled(&self.readings[index], &self.readings[index + 1], self.window(index..index + 1));
             first += count;
             BlockRecord {
                 first: first - count,
@@ -126,7 +117,8 @@ impl MeasuredBlocks {
     pub fn warnings(&self, mode: LaunchMode) -> Vec<String> {
         let records = self.records();
         let throttled_blocks: Vec<&BlockRecord> = records.iter().filter(|block| block.throttled.is_some()).collect();
-        let mut reasons = self.throttled(0, self.counts.len(), self.window(0..self.counts.len()));
+        let mut reasons =
+            throttled(&self.readings[0], &self.readings[self.counts.len()], self.window(0..self.counts.len()));
         // A cause that had ended before the end of the run shows only in its block.
         if reasons.is_empty() {
             reasons.extend(throttled_blocks.iter().filter_map(|block| block.throttled.clone()).take(1));
@@ -139,6 +131,16 @@ impl MeasuredBlocks {
         };
         reasons.iter().map(|why| format!("{}: throttled: {why}{share}", mode.phrase())).collect()
     }
+}
+
+/// Describes the reasons that throttled devices between two readings, each distinct description once. `window` is the
+/// devices' time between the readings.
+pub fn throttled(before: &[Health], after: &[Health], window: Nanos) -> Vec<String> {
+    let mut causes: Vec<String> = Vec::new();
+    for (before, after) in before.iter().zip(after) {
+        causes.extend(after.throttled(before, window).filter(|why| !causes.contains(why)));
+    }
+    causes
 }
 
 #[cfg(test)]

@@ -298,7 +298,7 @@ impl Cases {
             Ok::<bool, String>(line.ends_with(b"\n"))
         };
         if !next(&mut line)? {
-            // An incomplete header is ours; any other content is not.
+            // A beginning of a header was left by an interrupted run; any other content is from elsewhere.
             let same = line.iter().zip(BEGINNING).all(|(a, b)| a == b);
             return if same { Ok(None) } else { Err(NO_HEADER.to_owned()) };
         }

@@ -68,8 +68,8 @@ pub fn count(request: &Request, chosen: &[OpId]) -> Result<(Vec<CountersRecord>,
         return Ok((Vec::new(), Some(why.to_owned())));
     }
     let counted = request.open()?.count(&launching, request.control)?;
-    let rank = first.on(first.schedule);
-    let mut units = exec::unit_reports(rank, request.backend, &request.exec, &launching, request.control)?.into_iter();
+    let units = exec::unit_reports(*first, request.backend, &request.exec, &launching, request.control)?;
+    let mut units = units.into_iter();
     let (counted, why) = match counted {
         Ok(counted) => (counted, None),
         Err(why) => (Vec::new(), Some(why)),

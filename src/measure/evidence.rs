@@ -12,7 +12,6 @@ use crate::plan::Plan;
 
 use super::alone::Alone;
 use super::device::DeviceProperties;
-use super::metrics::FigureCache;
 use super::observed::{self, ObservedOperations};
 use super::plausible::DeviceLimits;
 use super::slots;
@@ -42,7 +41,8 @@ pub struct Evidence<'a> {
     /// The device's limits.
     pub limits: DeviceLimits<'a>,
     pub device: DeviceProperties<'a>,
-    pub known: FigureCache,
+    /// Figures that were sampled so far, since metrics may use each many times.
+    pub figures: Figures,
 }
 
 /// A sample as a quotient. Samples of several slots combine to the sum of numerators over the sum of denominators. A
@@ -88,10 +88,10 @@ impl Evidence<'_> {
     ) -> Result<Rc<FigureSamples>, String> {
         let text = |set: Option<&OpSet>| set.map_or("", |set| set.text.as_str()).to_owned();
         let key = (figure, format!("{}|{}", text(set), text(beside)), observed);
-        let known = self.known.figures.borrow().get(&key).cloned();
+        let known = self.figures.borrow().get(&key).cloned();
         known.unwrap_or_else(|| {
             let sampled = self.figure(figure, set, beside, observed).map(Rc::new);
-            self.known.figures.borrow_mut().insert(key, sampled.clone());
+            self.figures.borrow_mut().insert(key, sampled.clone());
             sampled
         })
     }

@@ -14,7 +14,7 @@ use crate::model::{Expectation, FigureExpr, Metric, OpSet, Statistic};
 use crate::ops::expression::{Binary, Unary};
 
 use super::direction;
-use super::evidence::{Evidence, FigureSamples, Figures, Quotient};
+use super::evidence::{Evidence, FigureSamples, Quotient};
 use super::record::{MetricRecord, OverSlots};
 use super::stats::samples_for;
 use super::summary::Summary;
@@ -59,10 +59,16 @@ impl IterationSet {
 /// Slots that all parts of an expression have; `None` if no part depends on the slot.
 type CommonSlots = Option<Rc<[usize]>>;
 
-/// Cache of evaluated figures and metrics, since metrics may use each other many times.
+/// The metrics and expectations of a rank.
+#[derive(Debug)]
+pub struct RankMetrics<'a> {
+    pub evidence: Evidence<'a>,
+    known: MetricCache,
+}
+
+/// Cache of evaluated metrics, since metrics may use each other many times.
 #[derive(Debug, Default)]
-pub struct FigureCache {
-    pub(super) figures: Figures,
+struct MetricCache {
     slots: Memo<usize, CommonSlots>,
     /// Whether each metric uses figures of observed iterations.
     observed: Memo<usize, bool>,
@@ -204,22 +210,26 @@ fn common(a: CommonSlots, b: CommonSlots) -> CommonSlots {
     }
 }
 
-impl Evidence<'_> {
+impl<'a> RankMetrics<'a> {
+    pub fn new(evidence: Evidence<'a>) -> RankMetrics<'a> {
+        RankMetrics { evidence, known: MetricCache::default() }
+    }
+
     /// The slots that have all figures of an expression, apart from figures of an explicit slot.
     fn slots_of(&self, expr: &FigureExpr) -> Result<CommonSlots, String> {
         let of_leaf = |leaf: &FigureExpr| match leaf {
             FigureExpr::Figure { figure, set, beside, slot: None, .. } => {
-                let sampled = self.sampled(*figure, set.as_ref(), beside.as_ref(), false)?;
+                let sampled = self.evidence.sampled(*figure, set.as_ref(), beside.as_ref(), false)?;
                 let has = |slot: &usize| match &*sampled {
                     FigureSamples::Constant(_) | FigureSamples::Known(_) => true,
                     FigureSamples::Iterations(samples) => !samples[*slot].is_empty(),
                     FigureSamples::Operations(samples) => !samples[*slot].is_empty(),
                 };
                 let differs = !matches!(&*sampled, FigureSamples::Constant(_));
-                Ok(differs.then(|| (0..self.slots).filter(has).collect()))
+                Ok(differs.then(|| (0..self.evidence.slots).filter(has).collect()))
             }
             FigureExpr::Metric { metric, slot: None, .. } => {
-                self.known.slots.get(*metric, || self.slots_of(&self.program.metrics[*metric].value))
+                self.known.slots.get(*metric, || self.slots_of(&self.evidence.program.metrics[*metric].value))
             }
             _ => Ok(None),
         };
@@ -229,7 +239,7 @@ impl Evidence<'_> {
     /// Values of a metric, evaluated once.
     fn metric(&self, metric: usize, view: &IterationSet) -> Result<SampleSeries, String> {
         let key = (metric, view.clone());
-        self.known.series.get(key, || self.series(&self.program.metrics[metric].value, view))
+        self.known.series.get(key, || self.series(&self.evidence.program.metrics[metric].value, view))
     }
 
     /// Whether an expression contains a figure that exists for observed iterations only.
@@ -237,7 +247,7 @@ impl Evidence<'_> {
         expr.leaves().into_iter().any(|leaf| match leaf {
             FigureExpr::Figure { figure, set, .. } => figure.is_observed(set.is_some()),
             FigureExpr::Metric { metric, .. } => {
-                let observes = || Ok(self.observes(&self.program.metrics[*metric].value));
+                let observes = || Ok(self.observes(&self.evidence.program.metrics[*metric].value));
                 self.known.observed.get(*metric, observes) == Ok(true)
             }
             _ => false,
@@ -264,7 +274,10 @@ impl Evidence<'_> {
             FigureExpr::BySlot(values) => SampleSeries::of(&FigureSamples::Known(values.clone()), &view.slots),
             FigureExpr::Figure { figure, set, beside, slot: None, statistic: None, .. } => {
                 let observed = view.times == TimeBasis::Observed;
-                SampleSeries::of(&*self.sampled(*figure, set.as_ref(), beside.as_ref(), observed)?, &view.slots)
+                SampleSeries::of(
+                    &*self.evidence.sampled(*figure, set.as_ref(), beside.as_ref(), observed)?,
+                    &view.slots,
+                )
             }
             FigureExpr::Metric { metric, slot: None, statistic: None } => self.metric(*metric, view),
             FigureExpr::Figure { .. } | FigureExpr::Metric { .. } => self.value(expr, view).map(SampleSeries::Constant),
@@ -291,7 +304,7 @@ impl Evidence<'_> {
             FigureExpr::Figure { figure, set, beside, slot, statistic, .. } => {
                 // Few iterations are observed, so an explicit statistic uses the measured ones.
                 let observed = view.times == TimeBasis::Observed && statistic.is_none();
-                let sampled = self.sampled(*figure, set.as_ref(), beside.as_ref(), observed)?;
+                let sampled = self.evidence.sampled(*figure, set.as_ref(), beside.as_ref(), observed)?;
                 let series = SampleSeries::of(&sampled, &view.at(*slot).slots)?;
                 match statistic {
                     None => series.median(),
@@ -300,7 +313,7 @@ impl Evidence<'_> {
             }
             FigureExpr::Metric { metric, slot, statistic: None } => {
                 let (metric, view) = (*metric, view.at(*slot));
-                let value = || self.value(&self.program.metrics[metric].value, &view);
+                let value = || self.value(&self.evidence.program.metrics[metric].value, &view);
                 self.known.values.get((metric, view.clone()), value)?
             }
             FigureExpr::Metric { metric, slot, statistic: Some(statistic) } => {
@@ -316,7 +329,7 @@ impl Evidence<'_> {
 
     /// Value of an expression over the rounds of the slots that have all of its figures.
     fn over_rounds(&self, expr: &FigureExpr) -> Result<f64, String> {
-        let slots = self.slots_of(expr)?.unwrap_or_else(|| (0..self.slots).collect());
+        let slots = self.slots_of(expr)?.unwrap_or_else(|| (0..self.evidence.slots).collect());
         if slots.is_empty() {
             return Err("no slot has all figures that it is worked out from: name one for each, as in `time.slot[0]`"
                 .to_owned());
@@ -327,12 +340,16 @@ impl Evidence<'_> {
     /// Whether this rank's program has operations of each set in an expression.
     fn has_operations(&self, expr: &FigureExpr) -> bool {
         let has_any = |set: &OpSet| {
-            self.program.cycle.iter().any(|step| step.ids().any(|op| set.contains(self.program, step.op(op))))
+            self.evidence
+                .program
+                .cycle
+                .iter()
+                .any(|step| step.ids().any(|op| set.contains(self.evidence.program, step.op(op))))
         };
         expr.leaves().into_iter().all(|leaf| match leaf {
             FigureExpr::Figure { set, beside, .. } => set.iter().chain(beside).all(has_any),
             FigureExpr::Metric { metric, .. } => {
-                let has = || Ok(self.has_operations(&self.program.metrics[*metric].value));
+                let has = || Ok(self.has_operations(&self.evidence.program.metrics[*metric].value));
                 self.known.has_operations.get(*metric, has) == Ok(true)
             }
             _ => true,
@@ -366,12 +383,12 @@ impl Evidence<'_> {
 
     /// Value of each metric in each slot; empty for a metric that cannot differ between slots.
     fn slot_values(&self) -> Vec<Vec<Option<f64>>> {
-        let metrics = &self.program.metrics;
-        if self.slots < 2 {
+        let metrics = &self.evidence.program.metrics;
+        if self.evidence.slots < 2 {
             return vec![Vec::new(); metrics.len()];
         }
         let mut values: Vec<Vec<Option<f64>>> = vec![Vec::new(); metrics.len()];
-        for slot in 0..self.slots {
+        for slot in 0..self.evidence.slots {
             let view = IterationSet::of_slot(slot);
             for (index, metric) in metrics.iter().enumerate().filter(|(_, metric)| metric.has_slots) {
                 values[index].push(self.value(&metric.value, &view).ok());
@@ -387,17 +404,17 @@ impl Evidence<'_> {
 /// Evaluates every metric of the program. Over ranks, a time is that of the slowest, any other metric the mean. Ranks that
 /// have no value because they have no operation of a set of the metric are left out. If any other rank lacks a value, or
 /// all are left out, the metric has none.
-pub fn of_ranks(ranks: &[Evidence]) -> Vec<MetricRecord> {
+pub fn of_ranks(ranks: &[RankMetrics]) -> Vec<MetricRecord> {
     let Some(first) = ranks.first() else { return Vec::new() };
-    let slots: Vec<Vec<Vec<Option<f64>>>> = ranks.iter().map(Evidence::slot_values).collect();
-    let directions = direction::of_expressions(&first.program.metrics);
-    let metrics = first.program.metrics.iter().enumerate();
+    let slots: Vec<Vec<Vec<Option<f64>>>> = ranks.iter().map(RankMetrics::slot_values).collect();
+    let directions = direction::of_expressions(&first.evidence.program.metrics);
+    let metrics = first.evidence.program.metrics.iter().enumerate();
     let all = metrics.map(|(index, metric)| {
         let join = |values: Vec<f64>| match metric.dimension {
             Dimension::TIME => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             _ => values.iter().sum::<f64>() / values.len() as f64,
         };
-        let of_rank = |rank: &Evidence| rank.on_this_rank(&rank.program.metrics[index].value);
+        let of_rank = |rank: &RankMetrics| rank.on_this_rank(&rank.evidence.program.metrics[index].value);
         let (members, values): (Vec<usize>, Vec<Result<f64, String>>) =
             ranks.iter().map(of_rank).enumerate().filter_map(|(rank, value)| Some((rank, value?))).unzip();
         let value = match members.is_empty() {

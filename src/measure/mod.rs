@@ -65,10 +65,10 @@ mod work;
 pub use contents::buffers;
 pub use metrics::metric_unit;
 pub use record::RunRecord;
-pub use request::{Measured, RankRequest, Request};
+pub use request::{Measured, Request};
 pub use run::{iterations, measure};
 pub use variant::STOPPED_OPERATIONS;
-pub use verify::{OutputDifference, Verification, VerifiedRank, VerifyRequest, compare, verify};
+pub use verify::{OutputDifference, Verification, VerifyRequest, compare, verify};
 pub use warm_session::{BlockResult, WarmSession, WarmSessionOptions};
 pub use work::totals;
 

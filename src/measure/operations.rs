@@ -1,7 +1,7 @@
 //! Records of a slot's operations, from the iterations that observed it.
 
 use crate::base::{Nanos, OpId};
-use crate::exec::TracedLaunch;
+use crate::exec::{RankSchedule, TracedLaunch};
 use crate::model::{OpKind, Program, Step};
 use crate::ops::{self, Arithmetic, BusBytes, Category, Direction, Input, Launch, LiveRows, Spec, Tensor};
 
@@ -9,7 +9,7 @@ use super::alone::Alone;
 use super::analysis;
 use super::plausible::DeviceLimits;
 use super::record::{LaunchRecord, OperationRecord};
-use super::request::{RankRequest, Request};
+use super::request::Request;
 use super::subject::Peaks;
 use super::summary::Summary;
 use super::waiting::Iteration;
@@ -17,7 +17,7 @@ use super::waiting::Iteration;
 /// Records of the operations of a slot of the rank's own cycle.
 pub fn operations(
     request: &Request,
-    rank: &RankRequest,
+    rank: &RankSchedule,
     number: usize,
     iterations: &[&Iteration],
     alone: Option<&Alone>,

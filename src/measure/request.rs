@@ -3,8 +3,7 @@
 use crate::base::SourceMap;
 use crate::config::{Effort, EffortPlan, LaunchSetting, Profile, Settings};
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Observation, RankSchedule, Ranks, Samples};
-use crate::model::{self, Program};
-use crate::plan::Plan;
+use crate::model;
 use crate::plan::ranks::RankPlan;
 use crate::schedule::{self, Schedule};
 
@@ -16,7 +15,7 @@ const OBSERVED: u64 = 64;
 /// A measurement to make: the ranks, the backend, and how many iterations in which launch modes.
 pub struct Request<'a> {
     /// The ranks of the world, at least one. With peers, this process runs only its own.
-    pub ranks: &'a [RankRequest<'a>],
+    pub ranks: &'a [RankSchedule<'a>],
     /// The plans of all ranks, by which a run on one stream that would never end is left out; empty if they are not known.
     pub plans: &'a [RankPlan],
     pub backend: &'a dyn Backend,
@@ -34,38 +33,10 @@ pub struct Request<'a> {
     pub keep: &'a dyn Fn(Measured),
 }
 
-/// A rank of a measurement: the fields of a [`RankSchedule`], and the plan, from which reports take the dependencies.
-#[derive(Clone, Copy, Debug)]
-pub struct RankRequest<'a> {
-    pub number: u32,
-    pub program: &'a Program,
-    pub plan: &'a Plan,
-    pub schedule: &'a Schedule,
-}
-
-impl<'a> RankRequest<'a> {
-    /// The ranks from the number `first` on, each with its schedule.
-    pub fn all(first: u32, ranks: &'a [RankPlan], schedules: &'a [Schedule]) -> Vec<RankRequest<'a>> {
-        let both = RankSchedule::all(first, ranks, schedules).into_iter().zip(ranks);
-        both.map(|(RankSchedule { number, program, schedule }, rank)| RankRequest {
-            number,
-            program,
-            plan: &rank.plan,
-            schedule,
-        })
-        .collect()
-    }
-
-    /// The rank on a schedule of its program.
-    pub(super) fn on<'b>(&'b self, schedule: &'b Schedule) -> RankSchedule<'b> {
-        RankSchedule { number: self.number, program: self.program, schedule }
-    }
-}
-
 impl<'a> Request<'a> {
     /// Request with these settings, and without a profile.
     pub fn new(
-        ranks: &'a [RankRequest<'a>],
+        ranks: &'a [RankSchedule<'a>],
         backend: &'a dyn Backend,
         sources: &'a SourceMap,
         settings: &Settings,
@@ -94,7 +65,7 @@ impl<'a> Request<'a> {
     }
 
     /// The first rank, for properties that all ranks share.
-    pub(super) fn first(&self) -> &RankRequest<'a> {
+    pub(super) fn first(&self) -> &RankSchedule<'a> {
         &self.ranks[0]
     }
 
@@ -129,17 +100,16 @@ impl<'a> Request<'a> {
     }
 
     pub(super) fn open(&self) -> Result<Ranks, ExecError> {
-        let ranks: Vec<RankSchedule> = self.ranks.iter().map(|rank| rank.on(rank.schedule)).collect();
-        exec::prepare_ranks(&ranks, self.backend, &self.exec)
+        exec::prepare_ranks(self.ranks, self.backend, &self.exec)
     }
 
     /// Opens a session with each rank on one stream.
     pub(super) fn open_serial(&self) -> Result<Ranks, ExecError> {
         let options = schedule::ScheduleOptions { streams: Some(1), ..schedule::ScheduleOptions::default() };
-        let place = |rank: &RankRequest| schedule::place(rank.program, rank.plan, self.backend.topology(), &options);
+        let place = |rank: &RankSchedule| schedule::place(rank.program, rank.plan, self.backend.topology(), &options);
         let schedules: Vec<Schedule> = self.ranks.iter().map(place).collect();
-        let ranks: Vec<RankSchedule> =
-            self.ranks.iter().zip(&schedules).map(|(rank, schedule)| rank.on(schedule)).collect();
+        let both = self.ranks.iter().zip(&schedules);
+        let ranks: Vec<RankSchedule> = both.map(|(rank, schedule)| RankSchedule { schedule, ..*rank }).collect();
         exec::prepare_ranks(&ranks, self.backend, &self.exec)
     }
 }

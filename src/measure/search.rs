@@ -3,7 +3,6 @@
 //!
 //! The search combines known simple methods:
 //!
-//!
 //! - *Spread*: a quarter of the runs go to a Latin hypercube, which covers every part of every axis (McKay and others,
 //!   1979).
 //! - *Descend* from the best of them after Hooke and Jeeves ("Direct search", 1961): a step along each axis in turn, a

@@ -11,8 +11,8 @@ use crate::plan::{self, Plan};
 use super::alone::Alone;
 use super::analysis;
 use super::device::DeviceProperties;
-use super::evidence::Evidence;
-use super::metrics::FigureCache;
+use super::evidence::{Evidence, Figures};
+use super::metrics::RankMetrics;
 use super::plausible::DeviceLimits;
 use super::subject::Subject;
 use super::waiting::Iteration;
@@ -91,9 +91,9 @@ fn evaluated(
         memory: 12_000,
         limits: DeviceLimits(limits),
         device: DeviceProperties { units: Some(132), memory: Some(1_000_000), profile: limits },
-        known: FigureCache::default(),
+        figures: Figures::default(),
     };
-    let lines = super::metrics::of_ranks(std::slice::from_ref(&evidence)).into_iter().map(|metric| {
+    let lines = super::metrics::of_ranks(&[RankMetrics::new(evidence)]).into_iter().map(|metric| {
         let note = metric.note.map(|note| format!(": {note}")).unwrap_or_default();
         format!("{} = {}{note}", metric.name, metric.text)
     });

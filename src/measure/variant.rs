@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{Nanos, Space};
-use crate::exec::{LaunchMode, ObservedBy, Samples, Trace};
+use crate::exec::{LaunchMode, ObservedBy, RankSchedule, Samples, Trace};
 use crate::model::{Program, Sync};
 use crate::schedule::{self, Lane};
 
@@ -11,8 +11,8 @@ use super::alone::Alone;
 use super::analysis;
 use super::device::DeviceProperties;
 use super::doubts;
-use super::evidence::Evidence;
-use super::metrics::{self, FigureCache};
+use super::evidence::{Evidence, Figures};
+use super::metrics::{self, RankMetrics};
 use super::occupied::occupied;
 use super::operations::operations;
 use super::plausible::DeviceLimits;
@@ -21,7 +21,7 @@ use super::record::{
     AnalysisRecord, ExpectationRecord, OperationRecord, RankRecord, SpanRecord, TimeSplitRecord, Times, Variant,
     observer_effect_text,
 };
-use super::request::{RankRequest, Request};
+use super::request::Request;
 use super::sampled::{Serial, VariantSamples};
 use super::skew;
 use super::split;
@@ -130,12 +130,13 @@ pub fn record(
     let no_gaps = |rank: &RankRecord| rank.analysis.as_ref().is_some_and(|analysis| !waits(&analysis.split));
     let held_up = host_bound && ranks.iter().all(no_gaps);
     warnings.extend(slow_host.filter(|_| !held_up));
-    let evidence: Vec<Evidence> = (0..request.ranks.len()).map(|index| data.evidence(index)).collect();
+    let of_rank = |index| RankMetrics::new(data.evidence(index));
+    let rank_metrics: Vec<RankMetrics> = (0..request.ranks.len()).map(of_rank).collect();
     Variant {
         refused,
         launch: mode.name().to_owned(),
-        metrics: metrics::of_ranks(&evidence),
-        expectations: expectations(request, &evidence),
+        metrics: metrics::of_ranks(&rank_metrics),
+        expectations: expectations(request, &rank_metrics),
         serial: serial.map(|serial| request.times(&serial.samples)),
         skew,
         ranks,
@@ -244,7 +245,7 @@ impl<'a> VariantData<'a> {
     }
 
     fn evidence(&self, index: usize) -> Evidence<'a> {
-        let RankRequest { program, plan, schedule, .. } = self.request.ranks[index];
+        let RankSchedule { program, plan, schedule, .. } = self.request.ranks[index];
         Evidence {
             program,
             plan,
@@ -257,7 +258,7 @@ impl<'a> VariantData<'a> {
             memory: schedule.bytes(Space::Device),
             limits: DeviceLimits(self.request.profile),
             device: self.device,
-            known: FigureCache::default(),
+            figures: Figures::default(),
         }
     }
 
@@ -329,18 +330,18 @@ impl<'a> VariantData<'a> {
 }
 
 /// Evaluates expectations; each must hold on every rank.
-fn expectations(request: &Request, evidence: &[Evidence]) -> Vec<ExpectationRecord> {
+fn expectations(request: &Request, ranks: &[RankMetrics]) -> Vec<ExpectationRecord> {
     let each = request.ranks[0].program.expectations.iter().enumerate().map(|(index, declared)| {
         let (text, place) = (request.sources.one_line(declared.span), request.sources.place(declared.span));
         let of_rank =
-            |evidence: &Evidence| evidence.program.expectations.get(index).and_then(|own| evidence.verdict(own));
+            |rank: &RankMetrics| rank.evidence.program.expectations.get(index).and_then(|own| rank.verdict(own));
         let order = |(verdict, _): &(&str, Option<String>)| match *verdict {
             "failed" => 0,
             "held" => 1,
             _ => 2,
         };
         let nowhere = || ("failed", Some("no rank has the operations that this expectation names".to_owned()));
-        let (verdict, why) = evidence.iter().filter_map(of_rank).min_by_key(order).unwrap_or_else(nowhere);
+        let (verdict, why) = ranks.iter().filter_map(of_rank).min_by_key(order).unwrap_or_else(nowhere);
         ExpectationRecord { text, place, verdict: verdict.to_owned(), why }
     });
     each.collect()

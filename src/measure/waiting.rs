@@ -12,11 +12,10 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use crate::base::{Nanos, OpId};
-use crate::exec::{Moment, Span, Trace};
+use crate::exec::{Moment, RankSchedule, Span, Trace};
 
 use super::arrivals::{Channel, RankArrivals, keep_matched};
 use super::record::ArrivalRecord;
-use super::request::RankRequest;
 
 /// An operation of a rank, with the matching operations of other ranks.
 #[derive(Debug)]
@@ -169,14 +168,14 @@ pub struct Observations<'a> {
 impl<'a> Observations<'a> {
     /// Computes waiting times from the ranks' traces. `slots` is the number of iterations after which the programs of
     /// all ranks repeat.
-    pub fn of(ranks: &[RankRequest], slots: usize, traces: &'a [Vec<Trace>]) -> Observations<'a> {
+    pub fn of(ranks: &[RankSchedule], slots: usize, traces: &'a [Vec<Trace>]) -> Observations<'a> {
         let alone = |traces: &'a Vec<Trace>| traces.iter().map(Iteration::alone).collect();
         let mut iterations: Vec<Vec<Iteration>> = traces.iter().map(alone).collect();
         if ranks.len() < 2 {
             return Observations { iterations, arrivals: Vec::new() };
         }
         let of_slot = |slot: usize| {
-            let arrivals = |(rank, traces): (&RankRequest, &'a Vec<Trace>)| {
+            let arrivals = |(rank, traces): (&RankSchedule, &'a Vec<Trace>)| {
                 let traces: Vec<&Trace> = traces.iter().filter(|trace| trace.slot == slot).collect();
                 RankArrivals::of(rank.program, rank.number, slot % rank.program.cycle.len(), &traces)
             };

@@ -8,7 +8,7 @@ use crate::base::Nanos;
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, RankSchedule, Ranks};
 
 use super::record::WarmupRecord;
-use super::warmup;
+use super::{blocks, warmup};
 
 /// Minimum number of discarded iterations at the start of a block, since another session has changed caches and clocks.
 const LEAD: u64 = 4;
@@ -91,13 +91,7 @@ impl WarmSession<'_> {
         let before = self.session.health()?;
         let samples = self.session.iterate(self.mode, self.lead, iterations, self.control)?.slowest;
         let after = self.session.health()?;
-        let window: Nanos = samples.time.iter().copied().sum();
-        let mut throttled: Vec<String> = Vec::new();
-        for why in before.iter().zip(&after).filter_map(|(before, after)| after.throttled(before, window)) {
-            if !throttled.contains(&why) {
-                throttled.push(why);
-            }
-        }
+        let throttled = blocks::throttled(&before, &after, samples.time.iter().copied().sum());
         Ok(BlockResult { time_ns: samples.time, ungated: samples.ungated, stopped: samples.stopped, throttled })
     }
 

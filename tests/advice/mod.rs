@@ -53,7 +53,7 @@ fn simulated(text: &str, profile: &Profile) -> f64 {
     let gaps = program.cycle[0].ops.len() as f64 * profile.gap_same.value();
     let sim = Sim::new(profile.clone());
     let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
-    let mut session = common::session(&program, &schedule, &sim);
+    let mut session = common::session(&program, &plan, &schedule, &sim);
     let samples = session.iterate(LaunchMode::Stream, 1, 1, &Control::default());
     samples.unwrap_or_else(|error| panic!("{error}")).time[0].0 as f64 - gaps
 }
@@ -69,7 +69,7 @@ fn results(text: &str, buffer: &str) -> Vec<f64> {
     let host = Host;
     let options = schedule::ScheduleOptions { share_scratch: false, ..schedule::ScheduleOptions::default() };
     let schedule = schedule::place(&program, &plan, host.topology(), &options);
-    let mut session = common::session(&program, &schedule, &host);
+    let mut session = common::session(&program, &plan, &schedule, &host);
     session.iterate(LaunchMode::Stream, 0, 2, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
     common::buffer(&mut session, &program, buffer)
 }

@@ -175,8 +175,8 @@ impl Case {
 
     /// A hash of what each chain leaves in memory after the first and the last iteration.
     fn left(&self, backend: &dyn Backend, schedule: &Schedule, state: &RandomState) -> BTreeMap<usize, u64> {
-        let program = &self.ranks[0].0;
-        let mut session = common::session(program, schedule, backend);
+        let (program, plan) = &self.ranks[0];
+        let mut session = common::session(program, plan, schedule, backend);
         let mut hashers = BTreeMap::new();
         for iterations in [1, schedule.period.len() as u64 + 1] {
             session.reset().unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));

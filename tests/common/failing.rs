@@ -2,7 +2,7 @@
 
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::EffortPlan;
-use aorta::exec::{self, Backend, Control, ExecError, LaunchMode, RankSchedule};
+use aorta::exec::{self, Backend, Control, ExecError, LaunchMode};
 use aorta::measure::{self, Measured};
 use aorta::render::{self, Style};
 
@@ -37,7 +37,7 @@ pub fn measured(text: &str, ranks: u32, backend: &dyn Backend) -> Result<Measure
     let schedules = world::schedules(&planned, backend);
     measure::measure(&measure::Request {
         plans: &[],
-        ranks: &world::requests(&planned, &schedules),
+        ranks: &world::ranks(&planned, &schedules),
         backend,
         modes: &[LaunchMode::Stream, LaunchMode::Graph],
         effort: EffortPlan { warmup: 2, iterations: ITERATIONS as u32 },
@@ -62,10 +62,7 @@ pub fn run(ranks: u32, backend: &dyn Backend) -> (String, Option<ExecError>) {
         return (said, measured.failure);
     }
     let world = World::new(FILE, ranks, backend);
-    let both = world.programs.iter().zip(&world.schedules);
-    let ranks: Vec<RankSchedule> =
-        both.map(|(program, schedule)| RankSchedule { number: program.rank, program, schedule }).collect();
-    (said, measure::buffers(&ranks, backend, &options(), &Control::default()).err())
+    (said, measure::buffers(&world.ranks(), backend, &options(), &Control::default()).err())
 }
 
 /// An error as a user sees it.

@@ -123,8 +123,9 @@ pub fn placed(program: &Program, plan: &Plan, backend: &dyn Backend, options: &s
 }
 
 /// Opens a session on a backend.
-pub fn session(program: &Program, schedule: &Schedule, backend: &dyn Backend) -> Session {
-    exec::prepare(program, schedule, backend, &exec_options()).unwrap_or_else(|error| panic!("{error}"))
+pub fn session(program: &Program, plan: &Plan, schedule: &Schedule, backend: &dyn Backend) -> Session {
+    exec::prepare(exec::RankSchedule::new(program, plan, schedule), backend, &exec_options())
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The contents of every written memory after some iterations.
@@ -138,7 +139,7 @@ pub fn results(
 ) -> Vec<Vec<u8>> {
     let options = schedule::ScheduleOptions { streams, share_scratch: false };
     let schedule = placed(program, plan, backend, &options);
-    let mut session = session(program, &schedule, backend);
+    let mut session = session(program, plan, &schedule, backend);
     if mode == LaunchMode::Graph {
         session.capture().unwrap_or_else(|error| panic!("{error}"));
     }
@@ -167,7 +168,7 @@ pub fn written(
 ) -> Vec<Contents> {
     let options = schedule::ScheduleOptions { streams, share_scratch: false };
     let schedule = placed(program, plan, backend, &options);
-    let mut session = session(program, &schedule, backend);
+    let mut session = session(program, plan, &schedule, backend);
     session.capture().unwrap_or_else(|error| panic!("{error}"));
     session.iterate(mode, 0, iterations, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
     let steps = program.cycle.iter();

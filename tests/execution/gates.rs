@@ -9,9 +9,9 @@ use crate::common::mock::{Mock, Script};
 /// True if the last of three iterations is gated, and otherwise why none is.
 fn held(text: &str, depth: u32, mode: LaunchMode) -> (bool, Option<String>) {
     let mock = Mock::new(Script { has_gates: true, ..Script::default() });
-    let Prepared { program, schedule, .. } = Prepared::of(text);
+    let prepared = Prepared::of(text);
     let options = exec::SessionOptions { gate_depth: depth, ..common::exec_options() };
-    let mut session = exec::prepare(&program, &schedule, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
+    let mut session = exec::prepare(prepared.rank(), &mock, &options).unwrap_or_else(|error| panic!("{error}"));
     session.capture().expect("nothing fails");
     let samples = session.iterate(mode, 1, 2, &Control::default()).expect("nothing fails");
     let holds = mock.take().iter().any(|call| call.starts_with("hold"));
@@ -103,9 +103,9 @@ fn the_time_without_the_gate_is_kept_beside() {
 fn cold_caches_are_emptied_before_an_iteration_begins() {
     let calls = |text: &str, mode: LaunchMode| {
         let mock = Mock::new(Script { has_gates: true, has_caches: true, ..Script::default() });
-        let Prepared { program, schedule, .. } = Prepared::of(text);
+        let prepared = Prepared::of(text);
         let options = exec::SessionOptions { cold: true, ..common::exec_options() };
-        let mut session = exec::prepare(&program, &schedule, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
+        let mut session = exec::prepare(prepared.rank(), &mock, &options).unwrap_or_else(|error| panic!("{error}"));
         session.capture().expect("nothing fails");
         mock.take();
         session.iterate(mode, 1, 1, &Control::default()).expect("nothing fails");

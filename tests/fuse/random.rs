@@ -33,9 +33,7 @@ fn left(compiled: &Compiled, iterations: u64) -> BTreeMap<(u32, String), Vec<f64
         )
     };
     let schedules: Vec<_> = compiled.ranks.iter().map(place).collect();
-    let ranks = (0..).zip(compiled.ranks.iter().zip(&schedules));
-    let ranks: Vec<RankSchedule> =
-        ranks.map(|(number, (rank, schedule))| RankSchedule { number, program: &rank.program, schedule }).collect();
+    let ranks = RankSchedule::all(0, &compiled.ranks, &schedules);
     let mut open =
         exec::prepare_ranks(&ranks, &Host, &common::exec_options()).unwrap_or_else(|error| panic!("{error}"));
     open.iterate(LaunchMode::Stream, 0, iterations, &Control::default()).unwrap_or_else(|error| panic!("{error}"));

@@ -18,7 +18,7 @@ fn a_gate_makes_the_time_the_device_s() {
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let (program, plan) = common::planned(TINY);
     let schedule = common::placed(&program, &plan, &gpu, &schedule::ScheduleOptions::default());
-    let mut session = common::session(&program, &schedule, &gpu);
+    let mut session = common::session(&program, &plan, &schedule, &gpu);
     assert_eq!(session.gate_refused(), None);
     let run = |session: &mut Session| {
         let samples = session.iterate(LaunchMode::Stream, 10, 50, &Control::default());
@@ -45,7 +45,7 @@ fn iterations_that_do_not_fit_run_ungated() {
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let (program, plan) = common::planned("stream a\nstep { on a { for i in 0..3000 { nop() } } }\n");
     let schedule = common::placed(&program, &plan, &gpu, &schedule::ScheduleOptions::default());
-    let mut session = common::session(&program, &schedule, &gpu);
+    let mut session = common::session(&program, &plan, &schedule, &gpu);
     assert!(session.gate_refused().is_some_and(|why| why.contains("3")), "{:?}", session.gate_refused());
     let samples = session.iterate(LaunchMode::Stream, 1, 3, &Control::default());
     let samples = samples.unwrap_or_else(|error| panic!("{error}"));
@@ -60,7 +60,8 @@ fn a_gate_that_nobody_opens_opens_by_itself() {
     let (program, plan) = common::planned("stream a\nstep { on a { for i in 0..20000 { nop() } } }\n");
     let schedule = common::placed(&program, &plan, &gpu, &schedule::ScheduleOptions::default());
     let options = exec::SessionOptions { gate_depth: 1 << 20, ..common::exec_options() };
-    let mut session = exec::prepare(&program, &schedule, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
+    let mut session = exec::prepare(exec::RankSchedule::new(&program, &plan, &schedule), &gpu, &options)
+        .unwrap_or_else(|error| panic!("{error}"));
     let samples = session.iterate(LaunchMode::Stream, 1, 6, &Control::default());
     let samples = samples.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((samples.gated, samples.ungated), (true, 6), "three by themselves, and no more are held");
@@ -88,7 +89,8 @@ fn device_health_is_recorded() {
 fn the_timer_s_cost_is_known() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
-    let timer = gpu.timer().unwrap_or_else(|error| panic!("{error}")).expect("a GPU has one");
+    let timer =
+        gpu.timer(common::exec_options().timeout).unwrap_or_else(|error| panic!("{error}")).expect("a GPU has one");
     println!("{timer:?}");
     assert!(timer.resolution.0 > 0 && timer.resolution <= timer.null_kernel, "{timer:?}");
     assert!(timer.empty <= timer.null_kernel, "a kernel takes longer than none: {timer:?}");
@@ -121,7 +123,7 @@ fn streams_with_units_agree_with_the_cpu() {
     let planned = common::planned(text);
     verify("units", &planned, &gpu);
     let schedule = common::placed(&planned.0, &planned.1, &gpu, &schedule::ScheduleOptions::default());
-    let session = common::session(&planned.0, &schedule, &gpu);
+    let session = common::session(&planned.0, &planned.1, &schedule, &gpu);
     let notes = session.notes();
     assert!(notes.iter().any(|note| note.contains("stream a") && note.contains("25 % of the units")), "{notes:?}");
 }
@@ -135,7 +137,8 @@ fn caches_can_be_emptied() {
     let schedule = common::placed(&program, &plan, &gpu, &schedule::ScheduleOptions::default());
     for cold in [false, true] {
         let options = exec::SessionOptions { cold, ..common::exec_options() };
-        let mut session = exec::prepare(&program, &schedule, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
+        let mut session = exec::prepare(exec::RankSchedule::new(&program, &plan, &schedule), &gpu, &options)
+            .unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(session.is_cold(), cold);
         for mode in [LaunchMode::Stream, LaunchMode::Graph] {
             session.capture().unwrap_or_else(|error| panic!("{error}"));
@@ -168,12 +171,8 @@ step {
         step.commands.retain(|command| !matches!(command, schedule::Command::Wait { .. }));
     }
     for (schedule, held) in [(whole, true), (broken, false)] {
-        let witness = exec::witness(
-            &[exec::RankSchedule { number: 0, program: &program, schedule: &schedule }],
-            &[&plan],
-            &gpu,
-            &common::exec_options(),
-        );
+        let witness =
+            exec::witness(&[exec::RankSchedule::new(&program, &plan, &schedule)], &gpu, &common::exec_options());
         let mut witness = witness.unwrap_or_else(|error| panic!("{error}"));
         witness.ranks.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
         for mode in [LaunchMode::Stream, LaunchMode::Graph] {

@@ -32,9 +32,7 @@ fn a_device_s_clock_is_found_on_the_host_s() {
     let place =
         |(program, plan): &(Program, Plan)| common::placed(program, plan, &gpu, &schedule::ScheduleOptions::default());
     let schedules: Vec<_> = programs.iter().map(place).collect();
-    let ranks = programs.iter().zip(&schedules);
-    let ranks: Vec<exec::RankSchedule> =
-        ranks.map(|((program, _), schedule)| exec::RankSchedule { number: program.rank, program, schedule }).collect();
+    let ranks = common::world::ranks(&programs, &schedules);
     let options = exec::SessionOptions { gate_depth: 512, ..common::exec_options() };
     let mut ranks = exec::prepare_ranks(&ranks, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
     // Only as streams: one rank cannot capture while another synchronizes the shared device.
@@ -63,13 +61,7 @@ fn the_rank_that_others_wait_for_is_named() {
             common::placed(program, plan, &gpu, &schedule::ScheduleOptions::default())
         };
         let schedules: Vec<_> = programs.iter().map(place).collect();
-        let ranks = programs.iter().zip(&schedules).map(|((program, plan), schedule)| measure::RankRequest {
-            number: program.rank,
-            program,
-            plan,
-            schedule,
-        });
-        let ranks: Vec<measure::RankRequest> = ranks.collect();
+        let ranks = common::world::ranks(&programs, &schedules);
         let measured = measure::measure(&measure::Request {
             plans: &[],
             ranks: &ranks,
@@ -117,7 +109,7 @@ step {
 ";
     let (program, plan) = common::planned(text);
     let schedule = common::placed(&program, &plan, &gpu, &schedule::ScheduleOptions::default());
-    let notes = common::session(&program, &schedule, &gpu).infer_copy_units().expect("the copies can be tried");
+    let notes = common::session(&program, &plan, &schedule, &gpu).infer_copy_units().expect("the copies can be tried");
     let told: Vec<&String> = notes.iter().filter(|note| note.contains("inferred from")).collect();
     println!("{told:#?}");
     let line = |way: &str| told.iter().find(|note| note.contains(way)).unwrap_or_else(|| panic!("{way}: {notes:?}"));
@@ -147,18 +139,12 @@ fn ranks_connect_inside_of_a_capture() {
 /// causes a hang. Returns the notes.
 fn two_ranks(text: &str, gpu: &dyn Backend) -> Vec<String> {
     let ranks = common::planned_ranks(text, 2);
-    let ranks: Vec<(u32, &Program, &Plan)> =
+    let numbered: Vec<(u32, &Program, &Plan)> =
         (0..).zip(&ranks).map(|(rank, (program, plan))| (rank, program, plan)).collect();
-    verify_ranks(text, &ranks, gpu);
-    let schedules: Vec<schedule::Schedule> = ranks
-        .iter()
-        .map(|(_, program, plan)| schedule::place(program, plan, gpu.topology(), &schedule::ScheduleOptions::default()))
-        .collect();
-    let both = ranks.iter().zip(&schedules);
-    let both: Vec<exec::RankSchedule> =
-        both.map(|(&(number, program, _), schedule)| exec::RankSchedule { number, program, schedule }).collect();
-    let mut open =
-        exec::prepare_ranks(&both, gpu, &common::exec_options()).unwrap_or_else(|error| panic!("{text}: {error}"));
+    verify_ranks(text, &numbered, gpu);
+    let schedules = common::world::schedules(&ranks, gpu);
+    let mut open = exec::prepare_ranks(&common::world::ranks(&ranks, &schedules), gpu, &common::exec_options())
+        .unwrap_or_else(|error| panic!("{text}: {error}"));
     let mut notes = open.notes().unwrap_or_else(|error| panic!("{text}: {error}"));
     open.capture(&Control::default()).unwrap_or_else(|error| panic!("{text}: {error}"));
     for mode in [LaunchMode::Stream, LaunchMode::Graph, LaunchMode::Stream] {

@@ -17,7 +17,7 @@ use crate::ops::Direction;
 
 use super::api::{Api, Call};
 use super::comms::Comms;
-use super::engines;
+use super::copy_units;
 use super::flags::Flags;
 use super::gate::Gates;
 use super::host_lanes::HostLanes;
@@ -433,12 +433,12 @@ impl<A: Api> Driver for GpuDriver<A> {
     }
 
     fn infer_copy_units(&mut self) -> Call<Vec<String>> {
-        if self.abandoned || !self.kernels.has(&engines::source()) {
+        if self.abandoned || !self.kernels.has(&copy_units::source()) {
             return Ok(Vec::new());
         }
         self.api.make_current()?;
         // A process cannot synchronize with the other ranks here, so it writes only its own memory.
-        engines::infer(self.api.as_ref(), &self.kernels, &self.calls, self.inter_process.is_empty())
+        copy_units::infer(self.api.as_ref(), &self.kernels, &self.calls, self.inter_process.is_empty())
     }
 
     fn notes(&self) -> Vec<String> {

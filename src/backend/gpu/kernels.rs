@@ -12,7 +12,7 @@ use crate::ops::{KernelCode, KernelSource, Launch, user_kernel};
 
 use super::api::Api;
 use super::runtime::{Function, Module};
-use super::{disk_cache, engines, gate, peers, stamps, timer};
+use super::{copy_units, disk_cache, gate, peers, stamps, timer};
 
 /// The loaded functions of kernels, by the source of the kernel.
 pub struct Kernels {
@@ -81,8 +81,8 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<RequestedKernel> {
     if image.gates > 0 {
         add(&gate::source(), "gate", SrcSpan::default());
     }
-    if image.gates > 0 && engines::can_try(image.works.iter().flat_map(|work| work.launches.iter())) {
-        add(&engines::source(), "copy", SrcSpan::default());
+    if image.gates > 0 && copy_units::can_try(image.works.iter().flat_map(|work| work.launches.iter())) {
+        add(&copy_units::source(), "copy", SrcSpan::default());
         add(&timer::null(), "copy", SrcSpan::default());
     }
     if !A::EVENTS_IN_GRAPHS {

@@ -5,10 +5,10 @@
 mod api;
 pub(super) mod blas;
 mod comms;
+mod copy_units;
 mod declared;
 mod disk_cache;
 mod driver;
-mod engines;
 mod flags;
 mod gate;
 mod host_lanes;
@@ -40,6 +40,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backend::id_exchange::IdExchange;
 use crate::backend::ranges::Ranges;
+use crate::base::Nanos;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, Timer};
 use crate::ops::KernelSource;
 use crate::schedule::Topology;
@@ -53,7 +54,7 @@ pub(in crate::backend) use api::required;
 
 /// Kernels of the executor itself, which belong to no operation.
 pub fn own_kernels() -> [Arc<KernelSource>; 5] {
-    [gate::source(), stamps::source(), timer::null(), engines::source(), peers::source()]
+    [gate::source(), stamps::source(), timer::null(), copy_units::source(), peers::source()]
 }
 
 /// The devices of one vendor as a backend: one for each rank of the process, in rank order. With `peers`, exactly one.
@@ -167,8 +168,8 @@ impl<A: Api> Backend for Gpu<A> {
         self.apis[0].topology()
     }
 
-    fn timer(&self) -> Result<Option<Timer>, ExecError> {
-        match timer::measure(self.apis[0].as_ref(), self.cache.as_deref()) {
+    fn timer(&self, timeout: Nanos) -> Result<Option<Timer>, ExecError> {
+        match timer::measure(self.apis[0].as_ref(), self.cache.as_deref(), timeout) {
             timer::TimerMeasurement::Timer(timer) => Ok(Some(timer)),
             timer::TimerMeasurement::Failed(error) => Err(error),
             timer::TimerMeasurement::Stuck => {

@@ -20,8 +20,8 @@ const PAIRS: usize = 64;
 /// Number of rounds, of which only the last counts: an idle device first raises its clock.
 const ROUNDS: usize = 20;
 
-/// Time allowed for a round. Its kernels take microseconds, so a device that takes longer is stuck.
-const ROUND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time allowed for a round. Its kernels take microseconds, so a device that takes longer is stuck.
+const MAX_ROUND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Interval between two polls of the stream.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
@@ -57,26 +57,27 @@ impl From<Box<Fault>> for TimerMeasurement {
 }
 
 /// Measures the overhead of stamps and of an empty kernel. `cache` is the folder for the two kernels; `None` disables
-/// caching.
-pub fn measure<A: Api>(api: &A, cache: Option<&Path>) -> TimerMeasurement {
-    match prepared(api, cache) {
+/// caching. `timeout` is the time allowed for a round, if it is shorter than `MAX_ROUND_TIMEOUT`.
+pub fn measure<A: Api>(api: &A, cache: Option<&Path>, timeout: Nanos) -> TimerMeasurement {
+    let timeout = timeout.duration().min(MAX_ROUND_TIMEOUT);
+    match prepared(api, cache, timeout) {
         Ok(timer) => TimerMeasurement::Timer(timer),
         Err(other) => other,
     }
 }
 
-fn prepared<A: Api>(api: &A, cache: Option<&Path>) -> Result<Timer, TimerMeasurement> {
+fn prepared<A: Api>(api: &A, cache: Option<&Path>, timeout: Duration) -> Result<Timer, TimerMeasurement> {
     api.make_current()?;
     let mut kernels =
         Kernels::load(api, &RequestedKernel::gate_and_null("timer"), cache).map_err(TimerMeasurement::Failed)?;
-    let measured = on_stream(api, &kernels);
+    let measured = on_stream(api, &kernels, timeout);
     if !matches!(measured, Err(TimerMeasurement::Stuck)) {
         kernels.unload(api);
     }
     measured
 }
 
-fn on_stream<A: Api>(api: &A, kernels: &Kernels) -> Result<Timer, TimerMeasurement> {
+fn on_stream<A: Api>(api: &A, kernels: &Kernels, timeout: Duration) -> Result<Timer, TimerMeasurement> {
     let stream = api.stream(Priority::Normal)?;
     let mut events = Vec::with_capacity(2 * PAIRS);
     let mut gates = Gates::new(api, kernels.get(&gate::source()), 1)?;
@@ -84,12 +85,12 @@ fn on_stream<A: Api>(api: &A, kernels: &Kernels) -> Result<Timer, TimerMeasureme
         for _ in 0..2 * PAIRS {
             events.push(api.event(true)?);
         }
-        let mut bench = Bench { api, stream, events: &events, gates: &mut gates, null: kernels.get(&null()) };
+        let mut bench = Bench { api, stream, events: &events, gates: &mut gates, null: kernels.get(&null()), timeout };
         bench.timer()
     };
     let timer = run();
     gates.release_all();
-    if matches!(timer, Err(TimerMeasurement::Stuck)) || !ended(api, stream).unwrap_or(true) {
+    if matches!(timer, Err(TimerMeasurement::Stuck)) || !ended(api, stream, timeout).unwrap_or(true) {
         // Freeing memory that the device uses would block too.
         return Err(TimerMeasurement::Stuck);
     }
@@ -102,12 +103,12 @@ fn on_stream<A: Api>(api: &A, kernels: &Kernels) -> Result<Timer, TimerMeasureme
     timer
 }
 
-/// Waits for a stream. Returns false if it did not complete within the limit.
-fn ended<A: Api>(api: &A, stream: Stream) -> Call<bool> {
+/// Waits for a stream. Returns false if it did not complete within the timeout.
+fn ended<A: Api>(api: &A, stream: Stream, timeout: Duration) -> Call<bool> {
     let start = Instant::now();
     // SAFETY: the stream is alive.
     while !unsafe { api.idle(stream)? } {
-        if start.elapsed() > ROUND_TIMEOUT {
+        if start.elapsed() > timeout {
             return Ok(false);
         }
         std::thread::sleep(POLL_INTERVAL);
@@ -122,6 +123,7 @@ struct Bench<'a, A: Api> {
     events: &'a [Event],
     gates: &'a mut Gates,
     null: Function,
+    timeout: Duration,
 }
 
 impl<A: Api> Bench<'_, A> {
@@ -169,7 +171,7 @@ impl<A: Api> Bench<'_, A> {
     }
 
     fn wait(&self) -> Result<(), TimerMeasurement> {
-        if ended(self.api, self.stream)? { Ok(()) } else { Err(TimerMeasurement::Stuck) }
+        if ended(self.api, self.stream, self.timeout)? { Ok(()) } else { Err(TimerMeasurement::Stuck) }
     }
 
     fn issue(&self, kernel: bool) -> Call {

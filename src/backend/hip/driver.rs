@@ -36,6 +36,28 @@ pub mod number {
     pub const ATTRIBUTE_WALL_CLOCK_RATE: u32 = 10017;
 }
 
+/// Compares the constants with those of `hip-sys`.
+#[cfg(all(test, target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
+const _: () = {
+    use hip_sys::hiprt;
+    assert!(number::NOT_READY == hiprt::hipError_t::hipErrorNotReady as i32);
+    assert!(number::NO_DEVICE == hiprt::hipError_t::hipErrorNoDevice as i32);
+    assert!(number::PEER_ACCESS_ALREADY_ENABLED == hiprt::hipError_t::hipErrorPeerAccessAlreadyEnabled as i32);
+    assert!(number::STREAM_NON_BLOCKING == hiprt::hipStreamNonBlocking);
+    assert!(number::EVENT_DISABLE_TIMING == hiprt::hipEventDisableTiming);
+    assert!(number::HOST_COHERENT == hiprt::hipHostMallocCoherent);
+    assert!(number::HOST_PORTABLE == hiprt::hipHostMallocPortable);
+    assert!(number::HOST_MAPPED == hiprt::hipHostMallocMapped);
+    assert!(number::MEM_ATTACH_GLOBAL == hiprt::hipMemAttachGlobal);
+    use hiprt::hipDeviceAttribute_t as Attribute;
+    assert!(number::ATTRIBUTE_CONCURRENT_MANAGED == Attribute::hipDeviceAttributeConcurrentManagedAccess as u32);
+    assert!(number::ATTRIBUTE_CLOCK_RATE == Attribute::hipDeviceAttributeClockRate as u32);
+    assert!(number::ATTRIBUTE_L2_BYTES == Attribute::hipDeviceAttributeL2CacheSize as u32);
+    assert!(number::ATTRIBUTE_MULTIPROCESSORS == Attribute::hipDeviceAttributeMultiprocessorCount as u32);
+    assert!(number::ATTRIBUTE_SHARED_PER_BLOCK == Attribute::hipDeviceAttributeMaxSharedMemoryPerBlock as u32);
+    assert!(number::ATTRIBUTE_WARP_SIZE == Attribute::hipDeviceAttributeWarpSize as u32);
+};
+
 /// Major versions in the file name of the library, the newest first. They can differ from the version of ROCm.
 const MAJORS: [u32; 4] = [8, 7, 6, 5];
 

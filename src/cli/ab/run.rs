@@ -238,7 +238,8 @@ impl<'a> AbRun<'a> {
     /// Measures a block in the side's running process.
     fn block(&mut self, side: AbSide, iterations: u64) -> Result<BlockResult, Failure> {
         let expected = self.expected[side as usize] * u32::try_from(iterations).unwrap_or(u32::MAX);
-        let processes = self.processes[side as usize].as_mut().expect("a block is asked of a side that stands");
+        let processes =
+            self.processes[side as usize].as_mut().expect("a block is requested of a side whose processes run");
         processes.block(iterations, expected, self.interrupt)
     }
 

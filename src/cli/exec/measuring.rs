@@ -7,7 +7,7 @@ use crate::backend;
 use crate::base::{DType, SrcSpan, stage};
 use crate::config::{GateSetting, Settings};
 use crate::exec::{self, Control, LaunchMode};
-use crate::measure::{self, Measured, RankRequest, Request, RunRecord};
+use crate::measure::{self, Measured, Request, RunRecord};
 use crate::report;
 use crate::schedule::Schedule;
 
@@ -199,7 +199,7 @@ impl<'a> RunContext<'a> {
             self.results.keep(record);
         };
         let first = self.emulated.map_or(0, |(_, rank)| rank);
-        let ranks = RankRequest::all(first, &loaded.compiled.ranks, &schedules);
+        let ranks = exec::RankSchedule::all(first, &loaded.compiled.ranks, &schedules);
         let request = Request {
             plans: &loaded.compiled.ranks,
             exec: exec_options,

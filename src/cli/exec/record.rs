@@ -60,7 +60,7 @@ impl RunContext<'_> {
     pub(super) fn timer(&self) -> Option<Timer> {
         // Without measurements the timer does not matter either. If it fails, the run continues without it.
         let timed = self.settings.effort != Effort::Sanity && environment::blocking_calls().is_none();
-        let asked = timed.then(|| self.chosen.backend.timer()).transpose();
+        let asked = timed.then(|| self.chosen.backend.timer(self.settings.timeout)).transpose();
         let timer = asked.unwrap_or_else(|error| {
             output::eprint(&format!(
                 "The overhead of timing could not be measured, and is not part of the record: {error}\n"

@@ -6,10 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::OpId;
 use crate::base::computing::compute;
-use crate::exec::{ExecError, Inspected, Launched, MatchBy, Ranks};
+use crate::exec::{ExecError, Inspected, Launched, MatchBy, RankSchedule, Ranks};
 use crate::ops::{self, Check, Collective, CollectiveKind, Launch, RankOperands, Spec, Tensor, TensorBytes};
-
-use super::VerifiedRank;
 
 /// Identifies matching operations of several ranks in an iteration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -114,7 +112,7 @@ pub fn shared(ranks: &Ranks, own: Result<Vec<Contribution>, ExecError>) -> Resul
 }
 
 /// Compares the devices' results with those computed from all contributions.
-pub fn check(ranks: &[VerifiedRank], brought: &[Contribution], left: &[DeviceOutputs]) -> Vec<CheckResult> {
+pub fn check(ranks: &[RankSchedule], brought: &[Contribution], left: &[DeviceOutputs]) -> Vec<CheckResult> {
     let mut contributions: BTreeMap<&MatchKey, (Vec<&Contribution>, Vec<&DeviceOutputs>)> = BTreeMap::new();
     brought.iter().for_each(|one| contributions.entry(&one.key).or_default().0.push(one));
     left.iter().for_each(|one| contributions.entry(&one.key).or_default().1.push(one));
@@ -129,7 +127,7 @@ pub fn check(ranks: &[VerifiedRank], brought: &[Contribution], left: &[DeviceOut
 }
 
 /// Checks a collective or a copy between ranks.
-fn together(ranks: &[VerifiedRank], brought: &[&Contribution], left: &[&DeviceOutputs]) -> Vec<CheckResult> {
+fn together(ranks: &[RankSchedule], brought: &[&Contribution], left: &[&DeviceOutputs]) -> Vec<CheckResult> {
     let mut members = brought.to_vec();
     members.sort_by_key(|one| one.rank);
     let left_by = |rank: usize| left.iter().find(|left| left.rank == rank);
@@ -150,12 +148,12 @@ fn together(ranks: &[VerifiedRank], brought: &[&Contribution], left: &[&DeviceOu
 /// Checks the sends and receives of a communicator: the n-th send of one rank to another matches the n-th receive
 /// there.
 fn transfers(
-    ranks: &[VerifiedRank],
+    ranks: &[RankSchedule],
     members: &[u32],
     brought: &[&Contribution],
     left: &[&DeviceOutputs],
 ) -> Vec<CheckResult> {
-    let number = |rank: usize| members.iter().position(|member| *member == ranks[rank].0).unwrap_or(0) as u32;
+    let number = |rank: usize| members.iter().position(|member| *member == ranks[rank].number).unwrap_or(0) as u32;
     let mut sent: BTreeMap<(u32, u32), VecDeque<TensorBytes>> = BTreeMap::new();
     for one in brought {
         let spec = spec(ranks, one.rank, one.op);
@@ -192,8 +190,8 @@ fn transfers(
     found
 }
 
-fn spec<'a>(ranks: &[VerifiedRank<'a>], rank: usize, (step, op): (usize, OpId)) -> &'a Spec {
-    let program = ranks[rank].1;
+fn spec<'a>(ranks: &[RankSchedule<'a>], rank: usize, (step, op): (usize, OpId)) -> &'a Spec {
+    let program = ranks[rank].program;
     program.op_spec(program.cycle[step].op(op)).expect("only what runs meets others")
 }
 

@@ -28,13 +28,10 @@ pub struct Verification {
     pub warnings: Vec<String>,
 }
 
-/// A rank number with its program and plan.
-pub type VerifiedRank<'a> = (u32, &'a Program, &'a Plan);
-
 /// A request for verification.
 pub struct VerifyRequest<'a> {
-    /// The ranks of the world.
-    pub ranks: &'a [VerifiedRank<'a>],
+    /// The ranks of the world: the number, the program and the plan of each.
+    pub ranks: &'a [(u32, &'a Program, &'a Plan)],
     pub backend: &'a dyn Backend,
     /// Maximum number of real streams; `None` for no limit.
     pub streams: Option<u32>,
@@ -45,24 +42,25 @@ pub struct VerifyRequest<'a> {
 
 /// Verifies each operation, and the contents of memory after several iterations; `None` if the run was stopped.
 pub fn verify(request: &VerifyRequest) -> Result<Option<Verification>, ExecError> {
-    let VerifyRequest { ranks, backend, streams, modes, ref options, control } = *request;
+    let VerifyRequest { backend, streams, modes, ref options, control, .. } = *request;
     let _stage = stage::enter("verifying");
     // Scratch memory is not shared, so that intermediate results are still there after an iteration.
     let apart = schedule::ScheduleOptions { streams, share_scratch: false };
-    let place = |(_, program, plan): &VerifiedRank| schedule::place(program, plan, backend.topology(), &apart);
-    let schedules: Vec<Schedule> = ranks.iter().map(place).collect();
-    let rank = |(&(number, program, _), schedule)| RankSchedule { number, program, schedule };
-    let opened: Vec<RankSchedule> = ranks.iter().zip(&schedules).map(rank).collect();
+    let place =
+        |(_, program, plan): &(u32, &Program, &Plan)| schedule::place(program, plan, backend.topology(), &apart);
+    let schedules: Vec<Schedule> = request.ranks.iter().map(place).collect();
+    let rank = |(&(number, program, plan), schedule)| RankSchedule { number, program, plan, schedule };
+    let ranks: &[RankSchedule] = &request.ranks.iter().zip(&schedules).map(rank).collect::<Vec<_>>();
     // A full period and the first iteration again, which also covers data that an iteration leaves for the next.
     let iterations = schedules.iter().map(|schedule| schedule.period.len()).max().unwrap_or(0) as u64 + 1;
 
-    let mut walk = Verifier::open(ranks, &opened, backend, options)?;
+    let mut walk = Verifier::open(ranks, backend, options)?;
     let mut warnings = Vec::new();
     let mut variants = Vec::new();
     if walk.run(LaunchMode::Stream, iterations, control)? == WalkOutcome::Stopped {
         return Ok(None);
     }
-    let outputs = outputs(&opened);
+    let outputs = outputs(ranks);
     for &mode in modes {
         if mode == LaunchMode::Graph
             && let Err(error) = walk.ranks().capture(control)
@@ -91,7 +89,7 @@ pub fn verify(request: &VerifyRequest) -> Result<Option<Verification>, ExecError
     }
     let Findings { operations, mistakes, unread, taken } = walk.findings()?;
     drop(walk);
-    if !order::witness(request, &opened, &mut variants)? {
+    if !order::witness(request, ranks, &mut variants)? {
         return Ok(None);
     }
     let all_passed = !variants.is_empty()
@@ -113,7 +111,7 @@ pub fn verify(request: &VerifyRequest) -> Result<Option<Verification>, ExecError
 /// run was stopped.
 fn repeated(
     walk: &mut Verifier,
-    ranks: &[VerifiedRank],
+    ranks: &[RankSchedule],
     outputs: &[(usize, MemoryId)],
     mode: LaunchMode,
     iterations: u64,
@@ -129,7 +127,7 @@ fn repeated(
         let mut found = Vec::new();
         for &(rank, memory) in outputs {
             let Some((actual, expected)) = walk.current_and_previous(rank, memory)? else { continue };
-            let (number, program, _) = ranks[rank];
+            let RankSchedule { number, program, .. } = ranks[rank];
             let (dtype, dims) = program.shapes.get(program.memory(memory).shape);
             let row = dims.last().map_or(1, |&length| length as usize);
             let comparison = compare::unless_same(program, dtype, row, actual, expected);

@@ -2,7 +2,6 @@
 
 use crate::base::OpId;
 use crate::exec::{self, CheckedDependency, ExecError, LaunchMode, RankSchedule};
-use crate::plan::Plan;
 
 use super::VerifyRequest;
 use super::record::VariantVerification;
@@ -10,14 +9,13 @@ use super::record::VariantVerification;
 /// Runs the ranks on their schedules with marks and checks around each operation; false if the run was stopped.
 pub fn witness(
     request: &VerifyRequest,
-    opened: &[RankSchedule],
+    ranks: &[RankSchedule],
     variants: &mut [VariantVerification],
 ) -> Result<bool, ExecError> {
-    let VerifyRequest { ranks, backend, ref options, control, .. } = *request;
-    let plans: Vec<&Plan> = ranks.iter().map(|(_, _, plan)| *plan).collect();
-    let mut witness = exec::witness(opened, &plans, backend, options)?;
+    let VerifyRequest { backend, ref options, control, .. } = *request;
+    let mut witness = exec::witness(ranks, backend, options)?;
     // Two full periods, so that each iteration follows others.
-    let period = opened.iter().map(|rank| rank.schedule.period.len()).max().unwrap_or(0) as u64;
+    let period = ranks.iter().map(|rank| rank.schedule.period.len()).max().unwrap_or(0) as u64;
     for variant in variants {
         let mode = if variant.launch == LaunchMode::Graph.name() { LaunchMode::Graph } else { LaunchMode::Stream };
         // With its marks an iteration may be too large for a graph; then it is skipped.
@@ -28,7 +26,7 @@ pub fn witness(
         if witness.ranks.iterate(mode, 0, 2 * period + 1, control)?.slowest.stopped {
             return Ok(false);
         }
-        let checked = checked_dependencies(request, &mut witness);
+        let checked = checked_dependencies(ranks, &mut witness);
         for (witnessed, missed) in witness.ranks.agree("witnessed edges", checked)? {
             if let Some(edges) = witnessed {
                 variant.witnessed = Some(variant.witnessed.unwrap_or(0) + edges);
@@ -41,18 +39,18 @@ pub fn witness(
 
 /// Number of dependencies that this process checked, if it could, and those that were violated, in words.
 fn checked_dependencies(
-    request: &VerifyRequest,
+    ranks: &[RankSchedule],
     witness: &mut exec::Witness,
 ) -> Result<(Option<u64>, Vec<String>), ExecError> {
     let (mut witnessed, mut all) = (None, Vec::new());
     for index in witness.ranks.own() {
-        let (number, program, _) = request.ranks[index];
+        let RankSchedule { number, program, .. } = ranks[index];
         let Some(missed) = witness.missed(index)? else { continue };
         witnessed = Some(witness.edges() as u64);
         let name = |(step, op): (usize, OpId)| program.op_text(program.cycle[step].op(op));
         let describe = |(edge, count): &(CheckedDependency, u32)| {
             let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
-            let at = if request.ranks.len() == 1 { String::new() } else { format!(" on rank {number}") };
+            let at = if ranks.len() == 1 { String::new() } else { format!(" on rank {number}") };
             format!("`{}` began {times} before `{}` was done{at}", name(edge.to), name(edge.from))
         };
         all.extend(missed.iter().map(describe));

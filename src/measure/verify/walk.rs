@@ -11,14 +11,14 @@ use crate::base::{Dims, MemoryId, OnceBlock, stage};
 use crate::exec::{self, Backend, Control, ExecError, Inspection, LaunchMode, RankSchedule, Ranks};
 use crate::ops::{self, Method, TensorBytes, user_kernel};
 
+use super::BEYOND;
 use super::collectives::{self, CheckResult, Contribution, DeviceOutputs, MatchKey};
 use super::memory::VerifiedMemory;
 use super::record::{CheckedOperations, WrongLaunch};
-use super::{BEYOND, VerifiedRank};
 
 /// A session whose operations are verified one by one.
 pub struct Verifier<'a> {
-    ranks: &'a [VerifiedRank<'a>],
+    ranks: &'a [RankSchedule<'a>],
     inspection: Inspection,
     /// The host's copy of each rank's memory, for the ranks of this process.
     memories: Vec<VerifiedMemory>,
@@ -83,12 +83,11 @@ pub struct Findings {
 impl<'a> Verifier<'a> {
     /// Opens sessions whose results can be read, for the ranks of this process.
     pub fn open(
-        ranks: &'a [VerifiedRank<'a>],
-        opened: &[RankSchedule],
+        ranks: &'a [RankSchedule<'a>],
         backend: &dyn Backend,
         options: &exec::SessionOptions,
     ) -> Result<Verifier<'a>, ExecError> {
-        let inspection = exec::inspect(opened, backend, options)?;
+        let inspection = exec::inspect(ranks, backend, options)?;
         let keys: Vec<_> = inspection.inspected.iter().map(collectives::keys).collect();
         let live = collectives::live(&inspection.ranks, &inspection.inspected.iter().zip(&keys).collect::<Vec<_>>())?;
         Ok(Verifier {
@@ -127,10 +126,13 @@ impl<'a> Verifier<'a> {
     }
 
     /// The ranks with the programs of a part of the run.
-    fn verified(&self, part: RunPart) -> Vec<VerifiedRank<'a>> {
-        let of_part = |&(number, program, plan): &VerifiedRank<'a>| match part {
-            RunPart::Iteration(_) => (number, program, plan),
-            RunPart::Block(which) => (number, program.around.get(which).map_or(program, |block| block), plan),
+    fn verified(&self, part: RunPart) -> Vec<RankSchedule<'a>> {
+        let of_part = |rank: &RankSchedule<'a>| match part {
+            RunPart::Iteration(_) => *rank,
+            RunPart::Block(which) => {
+                let program = rank.program.around.get(which).map_or(rank.program, |block| block);
+                RankSchedule { program, ..*rank }
+            }
         };
         self.ranks.iter().map(of_part).collect()
     }
@@ -250,7 +252,7 @@ impl<'a> Verifier<'a> {
 
     /// Records the result of a launch.
     fn note(&mut self, mode: LaunchMode, part: RunPart, CheckResult { rank, op: (step, id), checks }: &CheckResult) {
-        let ((number, program, _), step, id) = (self.verified(part)[*rank], *step, *id);
+        let (RankSchedule { number, program, .. }, step, id) = (self.verified(part)[*rank], *step, *id);
         let op = program.cycle[step].op(id);
         let name = program.op_name(op);
         // The name is looked up before it is copied, since a loop brings many operations of one name.

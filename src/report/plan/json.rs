@@ -2,8 +2,6 @@
 
 use std::io::{self, Write};
 
-use serde::Deserialize;
-
 use crate::base::json;
 
 use super::{PlanDocument, SCHEMA};
@@ -16,21 +14,10 @@ pub fn json(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
 
 /// Reads a document. The error describes the mistake in the text.
 pub fn parse(text: &str) -> Result<PlanDocument, String> {
-    #[derive(Deserialize)]
-    #[serde(expecting = "a plan")]
-    struct Head {
-        schema: Option<String>,
+    if json::schema(text).is_some_and(|schema| schema.starts_with("aorta.run/")) {
+        return Err("it is the record of a run".to_owned());
     }
-    let head: Head =
-        json::read(text.as_bytes()).map_err(|error| format!("it is no JSON of a plan: {}", json::fault(&error)))?;
-    match head.schema.as_deref() {
-        Some(SCHEMA) => {}
-        Some(run) if run.starts_with("aorta.run/") => return Err("it is the record of a run".to_owned()),
-        Some(other) => return Err(format!("it has the schema `{other}`, and this version reads `{SCHEMA}`")),
-        None => return Err("it has no `schema`: it was not written by this program".to_owned()),
-    }
-    let document: PlanDocument =
-        json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {}", json::fault(&error)))?;
+    let document = json::versioned(text, SCHEMA, "plan")?;
     match inconsistency(&document) {
         None => Ok(document),
         Some(what) => Err(format!("it is damaged: {what}")),
