@@ -149,9 +149,8 @@ impl<'a> Checker<'a> {
             match &decl.kind {
                 DeclKind::Def { name, signature, body } => {
                     self.of_module = names_module(self.names.name(name.symbol));
-                    let params: Vec<Name> =
-                        signature.inputs.iter().chain(&signature.outputs).map(|param| param.name).collect();
-                    for param in signature.inputs.iter().chain(&signature.outputs) {
+                    let params: Vec<&Param> = signature.inputs.iter().chain(&signature.outputs).collect();
+                    for param in &params {
                         self.builtin(param.name);
                     }
                     self.body(&params, body);
@@ -276,17 +275,18 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn body(&mut self, params: &[Name], body: &'a Block) {
+    fn body(&mut self, params: &[&'a Param], body: &'a Block) {
         self.later = FxHashMap::default();
         collect_labels(body, false, &mut self.later);
         // A family is visible in the whole step or `def`: a loop may refer to earlier turns.
         let mut families = FxHashMap::default();
         collect_labels(body, true, &mut families);
         families.retain(|symbol, _| self.global(*symbol).is_none());
-        let known = params.iter().map(|name| (name.symbol, name.span)).chain(families);
+        let known = params.iter().map(|param| (param.name.symbol, param.name.span)).chain(families);
         self.locals = Locals::default();
         self.locals.enter();
         known.for_each(|(symbol, span)| self.locals.add(true, symbol, span));
+        params.iter().filter_map(|param| param.ty.as_ref()).for_each(|ty| self.expr(ty));
         self.block(body);
         self.locals = Locals::default();
     }

@@ -152,9 +152,10 @@ fn path(rank: &RankRecord, analysis: &AnalysisRecord) -> String {
     }
     // A chain of overlapping iterations begins before the end of the one before.
     let iteration = analysis.split.time_ns;
-    let part = match path.length_ns > iteration {
-        true => "longer than the iteration, since iterations overlap".to_owned(),
-        false => share(path.running_ns.unwrap_or(path.length_ns), iteration),
+    let part = match path.running_ns.filter(|running| *running != path.length_ns) {
+        _ if path.length_ns > iteration => "longer than the iteration, since iterations overlap".to_owned(),
+        Some(running) => format!("its operations run for {running}, {} of the iteration", share(running, iteration)),
+        None => share(path.length_ns, iteration),
     };
     format!("{} ({part}) through {}: {}", path.length_ns, counted(path.operations.len(), "operation"), shown.join(", "))
 }

@@ -511,7 +511,14 @@ fn statement_of_python(place: &FailurePoint) -> Option<String> {
     let arrow = if rest.contains("->") { "" } else { " -> y" };
     match rest.chars().next()? {
         '"' => help("a label is a name, with an index in a family: `layer[i]: …`"),
-        '+' | '-' | '*' | '/' => Some(format!("`map` computes an expression: `map({before} {rest}{arrow})`")),
+        '+' | '-' | '*' | '/' => {
+            let (label, before) = match before.split_once(':') {
+                Some((label, before)) => (format!("{}: ", label.trim_end()), before.trim_start()),
+                None => (String::new(), before),
+            };
+            let arrow = if label.is_empty() { arrow } else { "" };
+            Some(format!("`map` computes an expression: `{label}map({before} {rest}{arrow})`"))
+        }
         _ => None,
     }
 }
