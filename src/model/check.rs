@@ -107,6 +107,14 @@ impl<'a> Checker<'a> {
     }
 
     fn file(&mut self, ast: &'a Ast) {
+        let mut metrics: FxHashMap<Symbol, SrcSpan> = FxHashMap::default();
+        for decl in &ast.decls {
+            let DeclKind::Metric { name, .. } = &decl.kind else { continue };
+            match metrics.get(&name.symbol).copied() {
+                Some(first) => self.redefined(*name, first),
+                None => _ = metrics.insert(name.symbol, name.span),
+            }
+        }
         for decl in &ast.decls {
             if let DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. } | DeclKind::Unlinked(name) = &decl.kind
                 && let Some(first) = self.defs.insert(name.symbol, decl)

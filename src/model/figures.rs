@@ -412,9 +412,9 @@ impl<'a> Analyzer<'a> {
         Some(self.names.name(symbol)).filter(|name| OWNERS.contains(name) && self.metric(symbol).is_none())
     }
 
-    /// Lowers a name: an earlier metric, or a metric of the sets in parentheses.
+    /// Lowers a name: an earlier metric, or a metric of the sets in parentheses, which is always one of the language.
     fn named(&mut self, symbol: Symbol, args: Option<&[Expr]>, pick: Pick, span: SrcSpan) -> LoweredFigure {
-        if let Some(metric) = self.metric(symbol) {
+        if let Some(metric) = self.metric(symbol).filter(|_| args.is_none()) {
             return self.earlier(metric, pick);
         }
         if let Some(help) = self.first_member(symbol) {
@@ -425,6 +425,9 @@ impl<'a> Analyzer<'a> {
         let Some(figure) = Figure::from_name(&name) else {
             let help = match name.as_str() {
                 owner if OWNERS.contains(&owner) => Some(members_of(owner)),
+                name if self.metric(symbol).is_some() => {
+                    Some(format!("a metric of the file covers what its expression covers: write `{name}` alone"))
+                }
                 name => {
                     figure_elsewhere(name).map(str::to_owned).or_else(|| suggest::did_you_mean(name, Figure::NAMES))
                 }

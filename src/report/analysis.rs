@@ -44,7 +44,8 @@ pub fn section(record: &RunRecord, rank: Option<u32>) -> Option<Section> {
             section.lines.push(format!("{name}: {}", analysis.verdict));
             continue;
         }
-        let longest = if record.program.cycle > 1 { ", the longest" } else { "" };
+        let measured_slots = variant.time.slots.iter().filter(|times| times.p50_ns.is_some()).count();
+        let longest = if measured_slots > 1 { ", the longest" } else { "" };
         let slot = super::slots::of(record, rank);
         section.title =
             format!("Where the time goes, in one observed iteration ({name}{slot}{longest}{})", disturbed(rank));
