@@ -103,7 +103,10 @@ impl<'a> Analyzer<'a> {
         for (param, value) in inputs.iter().zip(values) {
             self.scopes.declare(param.name.symbol, value);
         }
-        self.declared_types(call, signature, &mut cells);
+        if !self.declared_types(call, &text, signature, &mut cells) {
+            self.scopes.leave_frame();
+            return self.declare_failed_call(call);
+        }
         let (mistakes, raised, failed) = (self.mistakes.len(), self.mistakes.raised, self.expansion.failed);
         for (param, value) in outputs.iter().zip(cells) {
             self.scopes.declare(param.name.symbol, value);
@@ -175,19 +178,21 @@ impl<'a> Analyzer<'a> {
 
     /// Compares the arguments and outputs of a call with the types of the definition's signature, which may name its arguments.
     /// An output with a type that the call does not give becomes scratch of this type. `outputs` has a value for each output.
-    fn declared_types(&mut self, call: &Call, signature: &Signature, outputs: &mut [Value]) {
+    /// Returns false after an error, which has been reported.
+    fn declared_types(&mut self, call: &Call, of: &str, signature: &Signature, outputs: &mut [Value]) -> bool {
+        let raised = self.mistakes.raised;
         for (index, param) in signature.inputs.iter().enumerate() {
             let Some((dtype, dims)) = self.declared_type(param, call, signature) else { continue };
             let span = call.inputs[index].value.span;
             let value = self.scopes.get(param.name.symbol).cloned().unwrap_or(Value::Unknown);
-            self.expect_type((dtype, dims), &value, span);
+            self.expect_type((dtype, dims), (of, param), &value, span);
         }
         for (index, param) in signature.outputs.iter().enumerate() {
             let Some((dtype, dims)) = self.declared_type(param, call, signature) else { continue };
             let given = call.outputs.get(index).filter(|arg| arg.value.as_name() != Some(self.builtins.unwanted));
             match given {
                 Some(arg) if !matches!(outputs[index], Value::Output(_)) => {
-                    self.expect_type((dtype, dims), &outputs[index], arg.value.span);
+                    self.expect_type((dtype, dims), (of, param), &outputs[index], arg.value.span);
                 }
                 _ => {
                     let name = self.names.name(param.name.symbol).to_owned();
@@ -200,6 +205,7 @@ impl<'a> Analyzer<'a> {
                 }
             }
         }
+        self.mistakes.raised == raised
     }
 
     /// Evaluates the type of a parameter in its definition. `None` without a type, and after an error, which has been reported.
@@ -214,7 +220,13 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Reports a tensor of another type or shape than a signature declares.
-    fn expect_type(&mut self, (dtype, dims): (DType, Dims), value: &Value, span: SrcSpan) {
+    fn expect_type(
+        &mut self,
+        (dtype, dims): (DType, Dims),
+        (of, param): (&str, &Param),
+        value: &Value,
+        span: SrcSpan,
+    ) {
         let Some(view) = self.view_of(value, span) else { return };
         let tensor = *self.program.views.tensor(view);
         if tensor.dtype != dtype || tensor.dims != dims {
@@ -222,7 +234,10 @@ impl<'a> Analyzer<'a> {
                 expected: dims.of(dtype),
                 found: tensor.to_string(),
                 at: span.into(),
-                help: None,
+                help: Some(format!(
+                    "`{of}` declares `{}` with this type: pass such a tensor, or change the signature",
+                    self.names.name(param.name.symbol)
+                )),
             });
         }
     }

@@ -417,7 +417,9 @@ impl<'a> Analyzer<'a> {
         if let Some(metric) = self.metric(symbol).filter(|_| args.is_none()) {
             return self.earlier(metric, pick);
         }
-        if let Some(help) = self.first_member(symbol) {
+        if args.is_none()
+            && let Some(help) = self.first_member(symbol)
+        {
             let name = self.names.name(symbol).to_owned();
             return self.fail(ModelError::UnknownFigure { name, at: span.into(), help: Some(help) });
         }
@@ -425,9 +427,6 @@ impl<'a> Analyzer<'a> {
         let Some(figure) = Figure::from_name(&name) else {
             let help = match name.as_str() {
                 owner if OWNERS.contains(&owner) => Some(members_of(owner)),
-                name if self.metric(symbol).is_some() => {
-                    Some(format!("a metric of the file covers what its expression covers: write `{name}` alone"))
-                }
                 name => {
                     figure_elsewhere(name).map(str::to_owned).or_else(|| suggest::did_you_mean(name, Figure::NAMES))
                 }
