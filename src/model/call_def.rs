@@ -220,13 +220,7 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Reports a tensor of another type or shape than a signature declares.
-    fn expect_type(
-        &mut self,
-        (dtype, dims): (DType, Dims),
-        (of, param): (&str, &Param),
-        value: &Value,
-        span: SrcSpan,
-    ) {
+    fn expect_type(&mut self, (dtype, dims): (DType, Dims), (of, param): (&str, &Param), value: &Value, span: SrcSpan) {
         let Some(view) = self.view_of(value, span) else { return };
         let tensor = *self.program.views.tensor(view);
         if tensor.dtype != dtype || tensor.dims != dims {
