@@ -221,6 +221,18 @@ impl<'a> Analyzer<'a> {
 
     /// Reports a tensor of another type or shape than a signature declares.
     fn expect_type(&mut self, (dtype, dims): (DType, Dims), (of, param): (&str, &Param), value: &Value, span: SrcSpan) {
+        if !matches!(value, Value::Tensor { .. } | Value::Label(_) | Value::Unknown) {
+            self.error(ModelError::WrongType {
+                expected: dims.of(dtype),
+                found: value.describe(&self.names),
+                at: span.into(),
+                help: Some(format!(
+                    "only tensors have a type in a signature: leave out that of `{}` in `{of}`",
+                    self.names.name(param.name.symbol)
+                )),
+            });
+            return;
+        }
         let Some(view) = self.view_of(value, span) else { return };
         let tensor = *self.program.views.tensor(view);
         if tensor.dtype != dtype || tensor.dims != dims {

@@ -294,7 +294,10 @@ impl<'a> Checker<'a> {
         self.locals = Locals::default();
         self.locals.enter();
         known.for_each(|(symbol, span)| self.locals.add(true, symbol, span));
-        params.iter().filter_map(|param| param.ty.as_ref()).for_each(|ty| self.expr(ty));
+        for ty in params.iter().filter_map(|param| param.ty.as_ref()) {
+            let place = if ty.as_name().is_some() { NameRole::ArgumentType } else { NameRole::Any };
+            self.expr_at(ty, place);
+        }
         self.block(body);
         self.locals = Locals::default();
     }
