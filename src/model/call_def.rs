@@ -87,6 +87,15 @@ impl<'a> Analyzer<'a> {
         if !self.outputs_differ(&text, call, given.iter().map(Option::as_ref)) {
             return self.declare_failed_call(call);
         }
+        self.scopes.enter_frame();
+        for (param, value) in inputs.iter().zip(&values) {
+            self.scopes.declare(param.name.symbol, value.clone());
+        }
+        let fits = self.declared_types(call, &text, signature, &mut cells);
+        self.scopes.leave_frame();
+        if !fits {
+            return self.declare_failed_call(call);
+        }
         let label = self.open_label(call);
         let first_op = self.expansion.step.ops.len();
         let outer_label = self.expansion.label;
@@ -99,16 +108,9 @@ impl<'a> Analyzer<'a> {
         self.expansion.calls.push(name.symbol);
         self.expansion.called += 1;
         let outer_call = std::mem::replace(&mut self.expansion.call, self.expansion.called);
-        self.scopes.enter_frame();
-        for (param, value) in inputs.iter().zip(values) {
-            self.scopes.declare(param.name.symbol, value);
-        }
-        if !self.declared_types(call, &text, signature, &mut cells) {
-            self.scopes.leave_frame();
-            return self.declare_failed_call(call);
-        }
         let (mistakes, raised, failed) = (self.mistakes.len(), self.mistakes.raised, self.expansion.failed);
-        for (param, value) in outputs.iter().zip(cells) {
+        self.scopes.enter_frame();
+        for (param, value) in inputs.iter().chain(outputs).zip(values.into_iter().chain(cells)) {
             self.scopes.declare(param.name.symbol, value);
         }
         self.block(body);
