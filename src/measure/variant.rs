@@ -110,17 +110,19 @@ pub fn record(
                 .unwrap_or_else(|| verdict::verdict(analysis, number, balance, &on_cpu));
         }
     }
-    let effects = ranks.iter().filter_map(|rank| rank.observer_effect);
-    let effect = effects.max_by(|a, b| a.abs().total_cmp(&b.abs()));
+    let effects = ranks.iter().filter_map(|rank| Some((rank.rank, rank.observer_effect?)));
+    let strongest = effects.max_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()));
+    let effect = strongest.map(|(_, effect)| effect);
     let mut notes = sampled.notes.clone();
     notes.extend(sampled.observed_by.as_ref().map(|by| observation_note(by, effect)));
     notes.extend(ranks.first().and_then(|rank| assumed_note(&rank.operations)));
     if *mode == LaunchMode::Graph && request.ranks.iter().any(|rank| rank.program.step.sync == Sync::End) {
         notes.push(GRAPHS_DO_NOT_OVERLAP.to_owned());
     }
-    if let Some(effect) = effect.filter(|effect| effect.abs() > OBSERVER) {
+    if let Some((rank, effect)) = strongest.filter(|(_, effect)| effect.abs() > OBSERVER) {
+        let of_rank = if ranks.len() > 1 { format!(", rank {rank}") } else { String::new() };
         warnings.push(format!(
-            "{name}: observed iterations take {} than measured ones: use the times of single operations as shares, \
+            "{name}{of_rank}: observed iterations take {} than measured ones: use the times of single operations as shares, \
              and the headline for the whole",
             observer_effect_text(effect)
         ));

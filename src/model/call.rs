@@ -1,7 +1,6 @@
-//! Calls of operations: evaluates operands and options, infers outputs, and creates scratch memory.
+//! Calls of operations: evaluates operands and options, and infers outputs.
 
-use crate::base::{DType, Dims, LabelId, MemoryId, OpId, Space, SpecId, SrcSpan, Symbol, ViewId, counted};
-use crate::ops::init::Init;
+use crate::base::{LabelId, OpId, SrcSpan, ViewId, counted};
 use crate::ops::{self, Attrs, Input, Operation, Property, Team, usage};
 use crate::syntax::ast::*;
 use crate::syntax::written;
@@ -12,7 +11,7 @@ use super::error::{ModelError, PeerError};
 use super::expand::{Expansion, OutputState};
 use super::labels::LabelData;
 use super::lower::Lowering;
-use super::program::{After, Memory, MemoryKind, NewOp, OpKind};
+use super::program::{After, MemoryKind, NewOp, OpKind};
 use super::value::Value;
 
 /// An output after the arrow.
@@ -229,7 +228,10 @@ impl<'a> Analyzer<'a> {
         let spec = self.spec(place, call, operands, (&operands.attrs, team), &operands.outputs)?;
         for (index, output) in operands.outputs.iter().enumerate() {
             let view = match output {
-                Output::Given(view, _) => *view,
+                Output::Given(view, span) => {
+                    self.name_typed_scratch(*view, *span, (operation, spec), call);
+                    *view
+                }
                 Output::None | Output::Cell(_) => self.scratch(operation, spec, index, call),
             };
             if let Output::Cell(cell) = output {
@@ -400,49 +402,6 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Memory of an input given as a type: separate for each location and loop turn, the same in each iteration.
-    pub(super) fn bare(&mut self, dtype: DType, dims: Dims, name: Symbol, span: SrcSpan) -> ViewId {
-        let shape = self.program.shapes.intern(dtype, dims);
-        let place = self.expansion.bare.entry(span).or_default();
-        let turn = place.turn;
-        place.turn += 1;
-        if let Some(&memory) = place.memories.get(turn)
-            && self.program.memory(memory).shape == shape
-        {
-            return self.all_of(memory);
-        }
-        let seed = self.program.memories.len() as u64 + 1;
-        let kind = MemoryKind::Bare(Init::Random { seed, deviation: 1.0 });
-        let memory = self.add_memory(Memory { name, kind, space: Space::Device, family: 0, shape, span });
-        let memories = &mut self.expansion.bare.entry(span).or_default().memories;
-        match memories.get_mut(turn) {
-            Some(known) => *known = memory,
-            None => memories.push(memory),
-        }
-        self.all_of(memory)
-    }
-
-    /// Memory of an output without a name; named after the label, or else after the operation.
-    fn scratch(&mut self, operation: &dyn Operation, spec: SpecId, index: usize, call: &Call) -> ViewId {
-        let tensor = &self.program.spec(spec).outputs[index];
-        let shape = self.program.shapes.intern(tensor.dtype, tensor.dims);
-        let label = call.label.as_ref().map(|label| label.name.symbol);
-        let mut name = label.unwrap_or_else(|| self.names.intern(operation.name()));
-        if let [_, _, ..] = *self.program.spec(spec).outputs {
-            let text = format!("{}.{}", self.names.name(name), operation.signature().outputs[index]);
-            name = self.names.intern(&text);
-        }
-        let kind = MemoryKind::Scratch;
-        let memory = Memory { name, kind, space: Space::Device, family: 0, shape, span: call.span };
-        let memory = self.add_memory(memory);
-        self.all_of(memory)
-    }
-
-    pub(super) fn all_of(&mut self, memory: MemoryId) -> ViewId {
-        let layout = self.program.layout(memory);
-        self.program.views.whole(memory, &layout)
-    }
-
     fn outputs(
         &mut self,
         operation: &dyn Operation,
@@ -473,7 +432,8 @@ impl<'a> Analyzer<'a> {
             if !operation.has(Property::WritesToPeers) {
                 self.no_peer(arg);
             }
-            match self.output_argument(arg, call, operation.signature().outputs[outputs.len()]) {
+            let name = operation.signature().outputs[outputs.len()];
+            match self.output_argument(arg, call, name, call.outputs.len() > 1) {
                 Value::Output(cell) => outputs.push(Output::Cell(cell)),
                 Value::Tensor { view, .. } => outputs.push(Output::Given(view, arg.value.span)),
                 Value::Unknown => good = false,
@@ -508,8 +468,9 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Evaluates an operand after the arrow of a call: a slice, a type, which creates scratch memory, or an output of the
-    /// enclosing definition that is not written yet. `output` is the name of the output in its signature.
-    pub(super) fn output_argument(&mut self, arg: &Arg, call: &Call, output: &str) -> Value {
+    /// enclosing definition that is not written yet. `output` is the name of the output in its signature, which may be one of
+    /// `several`.
+    pub(super) fn output_argument(&mut self, arg: &Arg, call: &Call, output: &str, several: bool) -> Value {
         if let Some(name) = arg.value.as_name()
             && let Some(Value::Output(cell)) = self.scopes.get(name)
         {
@@ -517,7 +478,8 @@ impl<'a> Analyzer<'a> {
         }
         match self.eval(&arg.value) {
             Value::Type(dtype, dims) => {
-                Value::Tensor { view: self.typed_scratch((dtype, *dims), arg.value.span, call, output), family: 0 }
+                let view = self.typed_scratch((dtype, *dims), arg.value.span, call, output, several);
+                Value::Tensor { view, family: 0 }
             }
             Value::DType(_) => self.fail_value(self.written_type(arg, false)),
             Value::Label(label) => match self.single_output(&Value::Label(label), arg.value.span) {
@@ -533,23 +495,6 @@ impl<'a> Analyzer<'a> {
             }
             value => value,
         }
-    }
-
-    /// Scratch memory of an output that is given as a type; named after the label, or else after what is called.
-    fn typed_scratch(&mut self, (dtype, dims): (DType, Dims), span: SrcSpan, call: &Call, output: &str) -> ViewId {
-        let shape = self.program.shapes.intern(dtype, dims);
-        let mut name = match (&call.label, call.callee.last()) {
-            (Some(label), _) => label.name.symbol,
-            (None, Some(callee)) => callee.symbol,
-            (None, None) => self.names.intern(output),
-        };
-        if call.outputs.len() > 1 {
-            let text = format!("{}.{output}", self.names.name(name));
-            name = self.names.intern(&text);
-        }
-        let kind = MemoryKind::Scratch;
-        let memory = self.add_memory(Memory { name, kind, space: Space::Device, family: 0, shape, span });
-        self.all_of(memory)
     }
 
     /// The error for an output that is an element type, or an input of a definition that is called with a type.

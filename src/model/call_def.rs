@@ -1,6 +1,6 @@
 //! Calls of definitions: expands the body in place of the call.
 
-use crate::base::{SrcSpan, Symbol, ViewId, counted};
+use crate::base::{DType, Dims, SrcSpan, Symbol, ViewId, counted};
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
@@ -72,7 +72,7 @@ impl<'a> Analyzer<'a> {
             let value = given.map(|arg| {
                 self.no_peer(arg);
                 let name = self.names.name(output.name.symbol).to_owned();
-                self.output_argument(arg, call, &name)
+                self.output_argument(arg, call, &name, outputs.len() > 1)
             });
             cells.push(value.unwrap_or_else(|| self.new_output()));
         }
@@ -85,6 +85,15 @@ impl<'a> Analyzer<'a> {
             })
             .collect();
         if !self.outputs_differ(&text, call, given.iter().map(Option::as_ref)) {
+            return self.declare_failed_call(call);
+        }
+        self.scopes.enter_frame();
+        for (param, value) in inputs.iter().zip(&values) {
+            self.scopes.declare(param.name.symbol, value.clone());
+        }
+        let fits = self.declared_types(call, &text, signature, &mut cells);
+        self.scopes.leave_frame();
+        if !fits {
             return self.declare_failed_call(call);
         }
         let label = self.open_label(call);
@@ -166,21 +175,79 @@ impl<'a> Analyzer<'a> {
             let view = self.bare(dtype, *dims, param.name.symbol, arg.value.span);
             value = Value::Tensor { view, family: 0 };
         }
-        if let Some(ty) = &param.ty
-            && let Some((dtype, dims)) = self.tensor_type(ty)
-            && let Some(view) = self.view_of(&value, arg.value.span)
-        {
-            let tensor = *self.program.views.tensor(view);
-            if tensor.dtype != dtype || tensor.dims != dims {
-                self.error(ModelError::WrongType {
-                    expected: dims.of(dtype),
-                    found: tensor.to_string(),
-                    at: arg.value.span.into(),
-                    help: None,
-                });
+        value
+    }
+
+    /// Compares the arguments and outputs of a call with the types of the definition's signature, which may name its arguments.
+    /// An output with a type that the call does not give becomes scratch of this type. `outputs` has a value for each output.
+    /// Returns false after an error, which has been reported.
+    fn declared_types(&mut self, call: &Call, of: &str, signature: &Signature, outputs: &mut [Value]) -> bool {
+        let raised = self.mistakes.raised;
+        for (index, param) in signature.inputs.iter().enumerate() {
+            let Some((dtype, dims)) = self.declared_type(param, call, signature) else { continue };
+            let span = call.inputs[index].value.span;
+            let value = self.scopes.get(param.name.symbol).cloned().unwrap_or(Value::Unknown);
+            self.expect_type((dtype, dims), (of, param), &value, span);
+        }
+        for (index, param) in signature.outputs.iter().enumerate() {
+            let Some((dtype, dims)) = self.declared_type(param, call, signature) else { continue };
+            let given = call.outputs.get(index).filter(|arg| arg.value.as_name() != Some(self.builtins.unwanted));
+            match given {
+                Some(arg) if !matches!(outputs[index], Value::Output(_)) => {
+                    self.expect_type((dtype, dims), (of, param), &outputs[index], arg.value.span);
+                }
+                _ => {
+                    let name = self.names.name(param.name.symbol).to_owned();
+                    let several = signature.outputs.len() > 1;
+                    let view = self.typed_scratch((dtype, dims), call.span, call, &name, several);
+                    if let Value::Output(cell) = outputs[index] {
+                        self.expansion.outputs[cell as usize] = OutputState::To(view);
+                    }
+                    outputs[index] = Value::Tensor { view, family: 0 };
+                }
             }
         }
-        value
+        self.mistakes.raised == raised
+    }
+
+    /// Evaluates the type of a parameter in its definition. `None` without a type, and after an error, which has been reported.
+    fn declared_type(&mut self, param: &Param, call: &Call, signature: &Signature) -> Option<(DType, Dims)> {
+        let mistakes = self.mistakes.len();
+        let declared = self.tensor_type(param.ty.as_ref()?);
+        if self.mistakes.len() > mistakes {
+            let arguments = self.arguments_text(&signature.inputs);
+            self.mistakes.called(mistakes, call.span, arguments);
+        }
+        declared
+    }
+
+    /// Reports a tensor of another type or shape than a signature declares.
+    fn expect_type(&mut self, (dtype, dims): (DType, Dims), (of, param): (&str, &Param), value: &Value, span: SrcSpan) {
+        if !matches!(value, Value::Tensor { .. } | Value::Label(_) | Value::Unknown) {
+            self.error(ModelError::WrongType {
+                expected: dims.of(dtype),
+                found: value.describe(&self.names),
+                at: span.into(),
+                help: Some(format!(
+                    "only tensors have a type in a signature: leave out that of `{}` in `{of}`",
+                    self.names.name(param.name.symbol)
+                )),
+            });
+            return;
+        }
+        let Some(view) = self.view_of(value, span) else { return };
+        let tensor = *self.program.views.tensor(view);
+        if tensor.dtype != dtype || tensor.dims != dims {
+            self.error(ModelError::WrongType {
+                expected: dims.of(dtype),
+                found: tensor.to_string(),
+                at: span.into(),
+                help: Some(format!(
+                    "`{of}` declares `{}` with this type: pass such a tensor, or change the signature",
+                    self.names.name(param.name.symbol)
+                )),
+            });
+        }
     }
 
     /// The arguments of the innermost call, for a message: `x: f32[8], n = 4`.

@@ -165,7 +165,7 @@ impl<'a> Analyzer<'a> {
             self.no_peer(arg);
             let at = arg.value.span;
             let name = self.names.name(kernel.outputs[index].name.symbol).to_owned();
-            let output = match self.output_argument(arg, call, &name) {
+            let output = match self.output_argument(arg, call, &name, kernel.outputs.len() > 1) {
                 Value::Output(cell) => Some(Output::Cell(cell)),
                 Value::Tensor { view, .. } => Some(Output::Given(view, at)),
                 Value::Unknown => None,

@@ -107,6 +107,14 @@ impl<'a> Checker<'a> {
     }
 
     fn file(&mut self, ast: &'a Ast) {
+        let mut metrics: FxHashMap<Symbol, SrcSpan> = FxHashMap::default();
+        for decl in &ast.decls {
+            let DeclKind::Metric { name, .. } = &decl.kind else { continue };
+            match metrics.get(&name.symbol).copied() {
+                Some(first) => self.redefined(*name, first),
+                None => _ = metrics.insert(name.symbol, name.span),
+            }
+        }
         for decl in &ast.decls {
             if let DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. } | DeclKind::Unlinked(name) = &decl.kind
                 && let Some(first) = self.defs.insert(name.symbol, decl)
@@ -149,9 +157,8 @@ impl<'a> Checker<'a> {
             match &decl.kind {
                 DeclKind::Def { name, signature, body } => {
                     self.of_module = names_module(self.names.name(name.symbol));
-                    let params: Vec<Name> =
-                        signature.inputs.iter().chain(&signature.outputs).map(|param| param.name).collect();
-                    for param in signature.inputs.iter().chain(&signature.outputs) {
+                    let params: Vec<&Param> = signature.inputs.iter().chain(&signature.outputs).collect();
+                    for param in &params {
                         self.builtin(param.name);
                     }
                     self.body(&params, body);
@@ -276,17 +283,21 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn body(&mut self, params: &[Name], body: &'a Block) {
+    fn body(&mut self, params: &[&'a Param], body: &'a Block) {
         self.later = FxHashMap::default();
         collect_labels(body, false, &mut self.later);
         // A family is visible in the whole step or `def`: a loop may refer to earlier turns.
         let mut families = FxHashMap::default();
         collect_labels(body, true, &mut families);
         families.retain(|symbol, _| self.global(*symbol).is_none());
-        let known = params.iter().map(|name| (name.symbol, name.span)).chain(families);
+        let known = params.iter().map(|param| (param.name.symbol, param.name.span)).chain(families);
         self.locals = Locals::default();
         self.locals.enter();
         known.for_each(|(symbol, span)| self.locals.add(true, symbol, span));
+        for ty in params.iter().filter_map(|param| param.ty.as_ref()) {
+            let place = if ty.as_name().is_some() { NameRole::ArgumentType } else { NameRole::Any };
+            self.expr_at(ty, place);
+        }
         self.block(body);
         self.locals = Locals::default();
     }

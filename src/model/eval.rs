@@ -455,7 +455,9 @@ impl Analyzer<'_> {
     pub(super) fn text_of(&self, expr: &Expr) -> String {
         match &expr.kind {
             ExprKind::Name(symbol) => self.names.name(*symbol).to_owned(),
-            ExprKind::Index { .. } | ExprKind::Field { .. } | ExprKind::Call { .. } => written(expr, &self.names),
+            ExprKind::Index { .. } | ExprKind::Field { .. } | ExprKind::Call { .. } | ExprKind::List(_) => {
+                written(expr, &self.names)
+            }
             _ => "this".to_owned(),
         }
     }

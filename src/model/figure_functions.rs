@@ -145,6 +145,9 @@ impl Analyzer<'_> {
             }
             "sum" => format!("figures are added by `+`: `{}`", listed(" + ")),
             "mean" => format!("write `({}) / {}`", listed(" + "), args.len()),
+            _ if self.program.metrics.iter().any(|metric| metric.name == name) => {
+                format!("a metric of the file covers what its expression covers: write `{name}` alone")
+            }
             _ => suggest::did_you_mean(&name, of_figures.iter().copied()).unwrap_or_else(|| {
                 format!(
                     "of figures there are {}; all but `abs`, `min` and `max` take plain numbers",

@@ -412,12 +412,14 @@ impl<'a> Analyzer<'a> {
         Some(self.names.name(symbol)).filter(|name| OWNERS.contains(name) && self.metric(symbol).is_none())
     }
 
-    /// Lowers a name: an earlier metric, or a metric of the sets in parentheses.
+    /// Lowers a name: an earlier metric, or a metric of the sets in parentheses, which is always one of the language.
     fn named(&mut self, symbol: Symbol, args: Option<&[Expr]>, pick: Pick, span: SrcSpan) -> LoweredFigure {
-        if let Some(metric) = self.metric(symbol) {
+        if let Some(metric) = self.metric(symbol).filter(|_| args.is_none()) {
             return self.earlier(metric, pick);
         }
-        if let Some(help) = self.first_member(symbol) {
+        if args.is_none()
+            && let Some(help) = self.first_member(symbol)
+        {
             let name = self.names.name(symbol).to_owned();
             return self.fail(ModelError::UnknownFigure { name, at: span.into(), help: Some(help) });
         }

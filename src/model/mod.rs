@@ -56,6 +56,7 @@ mod regions;
 mod require;
 mod rewrite;
 mod scopes;
+mod scratch;
 mod sets;
 mod shipped;
 mod slice;

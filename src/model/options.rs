@@ -125,10 +125,16 @@ impl Analyzer<'_> {
                          `let` or a `draw`"
                             .to_owned(),
                     ),
-                    OptionType::Number(Dimension::TIME) if plain => Some("write its unit after it: `10us`".to_owned()),
-                    OptionType::Number(Dimension::BYTES) if plain => {
-                        Some("write its unit after it: `64MiB`".to_owned())
-                    }
+                    OptionType::Int(0, 255) if plain => Some(format!(
+                        "a byte has no other value: `fill({} -> x)` sets every element to a number",
+                        written(expr, &self.names)
+                    )),
+                    OptionType::Number(_) if matches!(value, Value::Tensor { .. } | Value::Label(_)) => Some(
+                        "the elements of a tensor are known only during the run: write a number; `copy(x -> y)` copies a \
+                         tensor"
+                            .to_owned(),
+                    ),
+                    OptionType::Number(dimension) => with_unit(dimension, plain),
                     _ => None,
                 };
                 let found = value.describe(&self.names);
@@ -137,6 +143,20 @@ impl Analyzer<'_> {
             }
         }
     }
+}
+
+/// Help for a number of another quantity; `None` if an option needs a plain number.
+fn with_unit(needed: Dimension, plain: bool) -> Option<String> {
+    let (quantity, example) = match needed {
+        Dimension::TIME => ("a time", "10us"),
+        Dimension::BYTES => ("a size in bytes", "64MiB"),
+        Dimension::FLOPS => ("a number of operations", "2GFLOP"),
+        _ => return None,
+    };
+    Some(match plain {
+        true => format!("write its unit after it: `{example}`"),
+        false => format!("write {quantity}, such as `{example}`"),
+    })
 }
 
 /// The whole numbers of a list; `None` if it has other values.

@@ -42,17 +42,21 @@ impl Analyzer<'_> {
             Some(number) => Ok(Some(Some(number))),
             None => {
                 let (why, help) = match world {
-                    1 => ("there is one rank, 0".to_owned(), "check or run it on more: `--ranks 2`"),
+                    1 => (
+                        "there is one rank, 0".to_owned(),
+                        format!("check or run it on more: `--ranks {}`", number.max(1).saturating_add(1)),
+                    ),
                     _ => (
                         format!("there are {world}, 0 to {}", world - 1),
                         "`%` wraps: `at (rank + 1) % world`; exclude ranks that have no receiver: \
-                         `at rank + 1 when rank + 1 < world`",
+                         `at rank + 1 when rank + 1 < world`"
+                            .to_owned(),
                     ),
                 };
                 let why = format!("{number} is not a rank: {why}");
                 let at = rank.span.into();
                 let op = operation.name();
-                self.error(OpError::Option { op, option: "at", why, help: help.to_owned(), at });
+                self.error(OpError::Option { op, option: "at", why, help, at });
                 Err(())
             }
         }

@@ -146,7 +146,7 @@ impl Analyzer<'_> {
                 value: number.text(),
                 at: at.into(),
                 help: "write compute units from 2 on, `units: 64`, or a share below 100 %, `units: 25%`; leave the \
-                       option away for the whole device",
+                       option out for the whole device",
             });
         }
         units

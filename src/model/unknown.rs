@@ -110,6 +110,8 @@ pub(super) enum NameRole {
     Any,
     /// Memory that an operation reads or writes.
     Operand,
+    /// The type of an argument of a definition.
+    ArgumentType,
     /// A label to wait for.
     Label,
     /// A family of labels to wait for, with an index.
@@ -361,6 +363,9 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
             "it is an option of `attention`: `causal: true`".to_owned()
         }
         NameRole::Operand => format!("declare it above: `buffer {name}: f32[4]`"),
+        NameRole::ArgumentType => {
+            "only tensors have a type, such as `x: f32[8]`: leave out that of another argument".to_owned()
+        }
         NameRole::Label => format!("give an operation above that label: `{name}: nop()`"),
         NameRole::LabelFamily => format!("give an operation above that label: `{name}[i]: nop()`"),
         NameRole::Stream if name == "stream" => {

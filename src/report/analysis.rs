@@ -44,7 +44,8 @@ pub fn section(record: &RunRecord, rank: Option<u32>) -> Option<Section> {
             section.lines.push(format!("{name}: {}", analysis.verdict));
             continue;
         }
-        let longest = if record.program.cycle > 1 { ", the longest" } else { "" };
+        let measured_slots = variant.time.slots.iter().filter(|times| times.p50_ns.is_some()).count();
+        let longest = if measured_slots > 1 { ", the longest" } else { "" };
         let slot = super::slots::of(record, rank);
         section.title =
             format!("Where the time goes, in one observed iteration ({name}{slot}{longest}{})", disturbed(rank));
@@ -152,9 +153,10 @@ fn path(rank: &RankRecord, analysis: &AnalysisRecord) -> String {
     }
     // A chain of overlapping iterations begins before the end of the one before.
     let iteration = analysis.split.time_ns;
-    let part = match path.length_ns > iteration {
-        true => "longer than the iteration, since iterations overlap".to_owned(),
-        false => share(path.running_ns.unwrap_or(path.length_ns), iteration),
+    let part = match path.running_ns.filter(|running| *running != path.length_ns) {
+        _ if path.length_ns > iteration => "longer than the iteration, since iterations overlap".to_owned(),
+        Some(running) => format!("its operations run for {running}, {} of the iteration", share(running, iteration)),
+        None => share(path.length_ns, iteration),
     };
     format!("{} ({part}) through {}: {}", path.length_ns, counted(path.operations.len(), "operation"), shown.join(", "))
 }

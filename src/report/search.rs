@@ -106,7 +106,9 @@ fn certainty(searched: &Searched) -> Vec<String> {
             ));
         }
     } else if found.best().is_some() {
-        lines.push("No point had several runs, so it is not known how much runs differ.".to_owned());
+        let repeated = found.tried.iter().any(|tried| tried.runs() > 1);
+        let which = if repeated { "Too few runs were repeated" } else { "No point had several runs" };
+        lines.push(format!("{which}, so it is not known how much runs differ."));
     }
     let lost = found.tried.iter().filter(|tried| tried.lost).count();
     lines.extend((lost > 0).then(|| format!("{} failed, and went on to be left out.", counted(lost, "point"))));

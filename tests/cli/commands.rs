@@ -248,3 +248,37 @@ fn a_speedup_compares_times_of_one_pace() {
     let (gain, gated, _, noted) = paced("4096");
     assert!(!noted && (gain / gated - 1.0).abs() < 0.01, "{gain} instead of {gated}");
 }
+
+/// Iterations of this file overlap, so a part of the critical path runs in the iteration before.
+const OVERLAPPING: &str = "\
+stream compute
+stream out
+stream back
+stream cpu(kind: host)
+buffer w[3], g[3]: f32[4096]
+buffer hw[3], hg[3]: f32[4096] in pinned
+step(sync: end) {
+  let factor = iteration % 4 + 1
+  for l in 0..3 {
+    on compute { map(w[l] * factor -> g[l]) }
+    on out { copy(g[l] -> hg[l]) }
+    on cpu { map(hg[l] * 0.5 -> hw[l]) }
+    on back { copy(hw[l] -> w[l]) }
+  }
+}
+";
+
+/// A share stands beside the time that it is the share of; one measured slot is not called the longest.
+#[test]
+fn shares_and_slots_are_of_what_was_measured() {
+    let sandbox = Sandbox::new();
+    sandbox.write("overlapping.aorta", OVERLAPPING);
+    let quick = sandbox.good(&["exec", "overlapping.aorta", "--backend", "sim", "--effort", "quick"]);
+    assert!(quick.contains("of 4, the longest"), "{quick}");
+    let sanity = sandbox.good(&["exec", "overlapping.aorta", "--backend", "sim", "--effort", "sanity"]);
+    assert!(sanity.contains("slot 0 of 4") && !sanity.contains("the longest"), "{sanity}");
+    for page in [quick, sanity] {
+        let path = page.lines().find(|line| line.starts_with("critical path: ")).expect("the path is listed");
+        assert!(path.contains(" (its operations run for ") || path.contains("since iterations overlap"), "{path}");
+    }
+}

@@ -327,3 +327,17 @@ expect time(first) < time(second)
     let verdicts: Vec<_> = verdicts.iter().filter_map(|expectation| expectation["verdict"].as_str()).collect();
     assert_eq!(verdicts, ["held", "failed", "failed"]);
 }
+
+/// Observing a graph changes the times of all ranks of this file; the warning says whose effect it quotes.
+#[test]
+fn the_warning_of_observed_iterations_names_its_rank() {
+    let sandbox = Sandbox::new();
+    let run =
+        ["exec", "sdma_overlap", "--backend", "sim", "--effort", "quick", "--launch", "graph", "--preset", "tiny"];
+    let alone = sandbox.good(&run);
+    assert!(alone.contains("\nwarning: as a graph: observed iterations take "), "{alone}");
+    let both = sandbox.good(&[&run[..], &["--ranks", "2"]].concat());
+    let warning = both.lines().find(|line| line.contains("observed iterations take ") && line.starts_with("warning"));
+    let named = warning.is_some_and(|line| line.starts_with("warning: as a graph, rank ") && !line.contains("rank 2"));
+    assert!(named, "{both}");
+}

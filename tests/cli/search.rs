@@ -105,3 +105,15 @@ fn a_search_compares_like_with_like() {
     assert!(told.contains("all are compared by their host-paced times"), "{told}");
     assert!(sandbox.read("a.jsonl").lines().count() <= 9, "a budget of eight runs");
 }
+
+/// With one repeated run, a search does not know how much runs differ, and says why.
+#[test]
+fn a_small_budget_says_nothing_false_of_its_runs() {
+    let sandbox = Sandbox::new();
+    sandbox.write("parts.aorta", PARTS);
+    let search = [&["sweep", "parts.aorta"][..], &AXES, &["--search", "--budget", "6"]].concat();
+    let told = sandbox.good(&search);
+    let repeated = told.lines().any(|line| line.split_whitespace().nth(3) == Some("2") && line.contains(" done "));
+    assert!(repeated, "a point ran twice: {told}");
+    assert!(told.contains("Too few runs were repeated, so it is not known how much runs differ."), "{told}");
+}

@@ -352,7 +352,7 @@ impl<'a> Analyzer<'a> {
                 good = false;
                 continue;
             }
-            match self.output_argument(arg, call, name) {
+            match self.output_argument(arg, call, name, target.inputs.len() > 1) {
                 Value::Output(_) if accumulates => {
                     let help =
                         "`accumulate: true` adds to the contents of an output: write a buffer that has been filled";

@@ -67,8 +67,10 @@ pub enum ModelWarning {
     #[diagnostic(code(aorta::model::unread_result), severity(Warning), help("{help}"))]
     UnreadResult {
         name: String,
+        /// The block whose end is the end of the result: `iteration`, `setup` or `teardown`.
+        block: String,
         help: String,
-        #[label("its output is scratch memory, which ends with the iteration")]
+        #[label("its output is scratch memory, which ends with the {block}")]
         at: SourceSpan,
     },
 

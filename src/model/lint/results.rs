@@ -14,29 +14,35 @@ use super::ModelWarning;
 /// Finds operations with computed inputs whose outputs are scratch memory that nothing reads in any turn.
 ///
 /// No warning for outputs given as `_`, and for operations that a metric or a `grad` names. Operations whose inputs
-/// nothing computes are probably a benchmark of a single shape: a warning only if a `>` was probably meant as an arrow.
+/// nothing computes are probably a benchmark of a single shape: a warning only if a `>` was probably meant as an arrow. `setup`
+/// and `teardown` measure nothing, so the inputs of their operations do not count.
 pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarning>) {
     let deliberately_unread = deliberately_unread(ast);
     let written = written(program);
     let missing_arrows = missing_arrows(ast, program);
     // For each location, the first such operation; `None` once an operation there has been read.
-    let mut found: FxHashMap<SrcSpan, Option<String>> = FxHashMap::default();
-    for step in &program.cycle {
-        let read = read(program, step);
-        for op in step.ids() {
-            let info = step.op(op);
-            let meant = missing_arrows.contains_key(&info.span) || reads_computed(program, step, op, &written);
-            let unread = meant && is_unread(program, step, op, &read);
-            let entry = found.entry(info.span).or_insert_with(|| unread.then(|| program.op_text(info)));
-            if !unread {
-                *entry = None;
+    let mut found: FxHashMap<SrcSpan, Option<(String, &str)>> = FxHashMap::default();
+    let around = program.around.iter().map(|(block, program)| (program.as_ref(), block.name()));
+    for (program, block) in std::iter::once((program, "iteration")).chain(around) {
+        for step in &program.cycle {
+            let read = read(program, step);
+            for op in step.ids() {
+                let info = step.op(op);
+                let meant = block != "iteration"
+                    || missing_arrows.contains_key(&info.span)
+                    || reads_computed(program, step, op, &written);
+                let unread = meant && is_unread(program, step, op, &read);
+                let entry = found.entry(info.span).or_insert_with(|| unread.then(|| (program.op_text(info), block)));
+                if !unread {
+                    *entry = None;
+                }
             }
         }
     }
     let mut figures = figure_names(ast);
     figures.extend(gradient_names(ast));
-    for (span, name) in found {
-        let Some(name) = name.filter(|_| !deliberately_unread.contains(&span)) else { continue };
+    for (span, unread) in found {
+        let Some((name, block)) = unread.filter(|_| !deliberately_unread.contains(&span)) else { continue };
         let in_figure = |part: &str| figures.iter().any(|symbol| ast.names.name(*symbol) == part);
         // A metric of `f` or of `up` covers `f[3].up`.
         if !name.split(['.', '[', ']']).any(in_figure) {
@@ -46,7 +52,7 @@ pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarni
                 }
                 None => "write it to a buffer, `-> y`, or read it below; `-> _` discards it on purpose".to_owned(),
             };
-            warnings.push(ModelWarning::UnreadResult { name, at: span.into(), help });
+            warnings.push(ModelWarning::UnreadResult { name, block: block.to_owned(), at: span.into(), help });
         }
     }
 }
@@ -137,7 +143,7 @@ fn deliberately_unread(ast: &Ast) -> FxHashSet<SrcSpan> {
     for decl in &ast.decls {
         match &decl.kind {
             DeclKind::Def { signature, body, .. } => mark(body, &signature.outputs),
-            DeclKind::Step { body, .. } => mark(body, &[]),
+            DeclKind::Step { body, .. } | DeclKind::Setup(body) | DeclKind::Teardown(body) => mark(body, &[]),
             _ => {}
         }
     }

@@ -96,10 +96,13 @@ fn member(call: &Call, option: &'static str) -> Result<u32, OpError> {
         return Ok(number);
     }
     let (why, help) = match ranks {
-        1 => ("there is one rank, 0".to_owned(), "check or run it on more: `--ranks 2`"),
+        1 => (
+            "there is one rank, 0".to_owned(),
+            format!("check or run it on more: `--ranks {}`", number.max(1).saturating_add(1)),
+        ),
         _ => (
             format!("the group has {ranks} ranks, 0 to {}", ranks - 1),
-            "a group numbers its own ranks from 0; `%` wraps: `(rank + 1) % world`",
+            "a group numbers its own ranks from 0; `%` wraps: `(rank + 1) % world`".to_owned(),
         ),
     };
     Err(call.bad_option(option, format!("{number} is not a rank: {why}"), help))

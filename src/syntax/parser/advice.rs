@@ -471,6 +471,9 @@ fn missing(place: &FailurePoint) -> Option<String> {
         Rule::stmt_piece if place.expects("(") && statement_of_python(place).is_some() => statement_of_python(place),
         Rule::stmt_piece if place.expects("(") && place.rest.starts_with('[') && place.before.contains(':') => {
             let slice = format!("{}{}", place.word_before(), place.rest.trim_end());
+            if !slice.contains('\n') && (!slice.ends_with(']') || slice.contains("->")) {
+                return Some(computed(place.before, place.rest.trim_end()));
+            }
             Some(format!(
                 "an operation has parentheses: `copy({slice} -> y)` copies a slice, which other operations read in place"
             ))
@@ -508,12 +511,22 @@ fn statement_of_python(place: &FailurePoint) -> Option<String> {
     if let Some(call) = rest.strip_prefix("<-").and_then(|call| call.trim().strip_suffix(')')) {
         return Some(format!("an arrow points to the output: `{call} -> {before})`"));
     }
-    let arrow = if rest.contains("->") { "" } else { " -> y" };
     match rest.chars().next()? {
         '"' => help("a label is a name, with an index in a family: `layer[i]: …`"),
-        '+' | '-' | '*' | '/' => Some(format!("`map` computes an expression: `map({before} {rest}{arrow})`")),
+        '+' | '-' | '*' | '/' => Some(computed(before, rest)),
         _ => None,
     }
+}
+
+/// Help for arithmetic in the place of a call, which may follow a label. `rest` is the text after `before`.
+fn computed(before: &str, rest: &str) -> String {
+    let (label, before) = match before.split_once(':') {
+        Some((label, before)) => (format!("{}: ", label.trim_end()), before.trim_start()),
+        None => (String::new(), before),
+    };
+    let space = if rest.starts_with('[') { "" } else { " " };
+    let arrow = if rest.contains("->") || !label.is_empty() { "" } else { " -> y" };
+    format!("`map` computes an expression: `{label}map({before}{space}{rest}{arrow})`")
 }
 
 /// Help for an unexpected token, if no other help applies; `None` for an unknown mistake.
