@@ -66,6 +66,11 @@ pub const MIN_STEPS_OF_PARTS: u64 = 12;
 
 /// Time in ns of a step of tiles of [`SMALL_ROWS`] rows.
 const SMALL_STEP: u64 = 400;
+/// Maximum number of whole tiles of a block that takes them from a list.
+const MAX_OWN: u64 = 64;
+/// Estimated time in ns of assigning the tiles of a group to blocks.
+const ASSIGNMENT: u64 = 300;
+
 /// Time in ns of building the table of groups.
 const TABLE: f64 = 2500.0;
 /// Operations of an SM per ns in the fastest tiles.
@@ -187,10 +192,10 @@ impl Tiling {
         self.sources.iter().map(Source::end).max().unwrap_or(0).next_multiple_of(512)
     }
 
-    /// Bytes of the table in shared memory: the end of each group, the number of tiles up to it, and the steps that
-    /// blocks share.
+    /// Bytes of the table in shared memory: the end of each group, the number of tiles up to it, the steps that
+    /// blocks share, and the whole tiles of the block.
     fn table(&self) -> u64 {
-        let of_blocks = if self.splits { 4 * self.at_once() } else { 0 };
+        let of_blocks = if self.splits { 4 * (self.at_once() + MAX_OWN + 2) } else { 0 };
         (2 * 4 * (self.shape.groups + 1) + of_blocks).next_multiple_of(512)
     }
 
@@ -211,6 +216,12 @@ impl Tiling {
             self.stages_bytes(stages, shifts) + self.table() <= UNIT_SHARED / self.resident - RESERVED_SHARED
         };
         (2..=self.stages).rev().find(fits).unwrap_or(2)
+    }
+
+    /// Maximum number of groups whose tiles are assigned to blocks one group after the other: this takes at most half as long as adding
+    /// the parts of tiles.
+    fn list_groups(&self) -> u64 {
+        self.join_steps().iter().sum::<u64>() * self.step / 2 / ASSIGNMENT
     }
 
     /// Minimum number of steps in a block's share of the depth.
@@ -404,8 +415,8 @@ impl Tiling {
         }
         let before = format!(
             "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define LIES_A {}\n#define LIES_B {}\n#define PACKS_C {}\n#define MIN_STEPS {}\n\
-             #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define MAX_ROW_WARPS {}\n#define MAX_STAGES {}\n\
-             #define ALONE {}\n#define TABLE {}\n{}{}{}{}{}{}",
+             #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define AT_ONCE {}\n#define MAX_OWN {MAX_OWN}\n#define LIST_GROUPS {}\n\
+             #define MAX_ROW_WARPS {}\n#define MAX_STAGES {}\n#define ALONE {}\n#define TABLE {}\n{}{}{}{}{}{}{}",
             mma::FUNCTIONS,
             packs[0],
             packs[1],
@@ -415,12 +426,15 @@ impl Tiling {
             self.min_steps(),
             join_steps[0],
             join_steps[1],
+            self.at_once(),
+            self.list_groups(),
             self.row_warps,
             stages,
             u32::from(self.resident == 1),
             self.table(),
             text::SCHEDULE,
             text::TILES,
+            shares::SHARES,
             shifted::LOADS,
             stores::STORES,
             if self.cluster.is_some() { bulk::COPIES } else { "" },
