@@ -168,7 +168,7 @@ pub const TILES: &str = r#"
 #define ROOM (99 << 10)
 #endif
 // Bytes of shared memory of a block that copies by tensor maps, for the results of all warps and for barriers.
-#define BULK_ROOM (WARPS * WARP_ROOM * (int)sizeof(O) + 128)
+#define BULK_ROOM (WARPS * RESULTS_ROOM * (int)sizeof(O) + 128)
 #define STAGE (BM * WIDTH_A + BN * WIDTH_B)
 // Elements of the factors of a step that were shifted into place.
 #define PLACED ((SHIFT_A ? BM * BK : 0) + (SHIFT_B ? BN * BK : 0))
