@@ -15,8 +15,6 @@ pub const COPIES: &str = r#"
 struct alignas(64) TensorMap { u64 words[16]; };
 #if BULK
 #define BOX (64 * 64)
-// Elements in shared memory for the results of a warp: those of `ROOMS` boxes if these are copied to the result by a tensor map.
-#define RESULTS_ROOM (MAPS_C ? ROOMS * 16 * 64 : WARP_ROOM)
 __device__ inline void init_barrier(u64* barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }

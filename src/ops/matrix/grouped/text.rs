@@ -167,6 +167,8 @@ pub const TILES: &str = r#"
 #else
 #define ROOM (99 << 10)
 #endif
+// Elements in shared memory for the results of a warp: those of `ROOMS` boxes if these are copied to the result by a tensor map.
+#define RESULTS_ROOM (MAPS_C ? ROOMS * 16 * 64 : WARP_ROOM)
 // Bytes of shared memory of a block that copies by tensor maps, for the results of all warps and for barriers.
 #define BULK_ROOM (WARPS * RESULTS_ROOM * (int)sizeof(O) + 128)
 #define STAGE (BM * WIDTH_A + BN * WIDTH_B)
