@@ -54,6 +54,20 @@ pub struct Source {
     start: u64,
 }
 
+/// Returns the kernel argument with a tensor map of a matrix, or of one for each group, whose boxes have these extents: elements of a
+/// row, and rows.
+pub fn tensor_map(tensor: &Tensor, base: MapBase, extent: [u32; 2]) -> Arg {
+    let Tensor { dims, strides, dtype, .. } = tensor;
+    let last = dims.len() - 1;
+    let (groups, group) = if last == 2 { (dims[0], strides[0]) } else { (1, dims[0] * strides[0]) };
+    Arg::TensorMap(Box::new(TensorMap {
+        base,
+        dims: [dims[last], dims[last - 1], groups].map(|size| size.max(1)),
+        strides: [strides[last - 1], group].map(|stride| stride * dtype.size()),
+        extent,
+    }))
+}
+
 impl Source {
     /// Returns the source of a factor: a copy that begins at `offset` in the workspace, if it saves time in a product
     /// of this many operations, otherwise the operand.
@@ -122,15 +136,7 @@ impl Source {
     /// Returns the kernel argument with a tensor map of the factor, whose boxes have these extents: elements of a row,
     /// and rows.
     pub fn map(&self, extent: [u32; 2]) -> Arg {
-        let Tensor { dims, strides, dtype, .. } = &self.tensor;
-        let last = dims.len() - 1;
-        let (groups, group) = if last == 2 { (dims[0], strides[0]) } else { (1, dims[0] * strides[0]) };
-        Arg::TensorMap(Box::new(TensorMap {
-            base: self.offset.map_or(MapBase::Operand(self.operand), MapBase::Workspace),
-            dims: [dims[last], dims[last - 1], groups].map(|size| size.max(1)),
-            strides: [strides[last - 1], group].map(|stride| stride * dtype.size()),
-            extent,
-        }))
+        tensor_map(&self.tensor, self.offset.map_or(MapBase::Operand(self.operand), MapBase::Workspace), extent)
     }
 
     /// Returns the cost of the kernel that writes the copy; `None` without a copy.

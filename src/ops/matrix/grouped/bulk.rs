@@ -72,6 +72,50 @@ template <int COUNT, bool ROWS> __device__ inline void keep_terms(u16* boxes, u3
     *(Pack<u16, 8>*)(boxes + i * 8) = pack;
   }
 }
+#if MAPS_C
+// Waits until at most `LEFT` of this thread's copies from shared memory still read it.
+template <int LEFT> __device__ inline void wait_for_reads() { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(LEFT) : "memory"); }
+// Writes a tile from the sums of all warps. Boxes of 16 rows are copied while the next tile is multiplied. A box of a group's last rows,
+// behind which other groups have theirs, is written by the lanes. `turn` counts the boxes of the warp.
+__device__ inline void copy_results(const TensorMap& map, O* c, const Strides& sc, const Place& place, u32 columns, const Sums (&sum)[MT][NT],
+                                    O* room, u32& turn) {
+  const int WIDTH = CHUNK * 16;
+  u32 warp = threadIdx.x / LANES;
+  EACH(m, MT) {
+    u32 row = place.row + row_of(warp, m);
+    bool all = IN_DEPTH || (row >= place.row_begin && row + 16 <= place.row_end);
+    EACH(n, NT / CHUNK) {
+      u32 column = place.column + n * WIDTH;
+      if (row >= place.row_end || column >= columns) continue;
+      if (!all) {
+        if (lane_of() == 0) wait_for_reads<0>();
+        WARP_BARRIER;
+        EACH(half, 2) {
+          const int COUNT = CHUNK / 2;
+          store_chunk<COUNT>(c, sc, place, columns, warp, m, n * CHUNK + half * COUNT, sum[m] + n * CHUNK + half * COUNT, room, true, true);
+        }
+        continue;
+      }
+      O* to = room + turn % ROOMS * (16 * 64);
+      turn++;
+      if (lane_of() == 0) wait_for_reads<ROOMS - 1>();
+      WARP_BARRIER;
+      EACH(h, LANE_ROWS) EACH(i, CHUNK) EACH(j, 2) {
+        Pack<O, 2> two;
+        EACH(e, 2) store<f32>(two.at[e], finished(sum[m][n * CHUNK + i].at[h][2 * j + e]));
+        u32 at = (lane_row(h) * WIDTH + i * 16 + lane_column(2 * j)) * sizeof(O);
+        *(Pack<O, 2>*)((char*)to + (at ^ (at >> 7 & 7) << 4)) = two;
+      }
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+      WARP_BARRIER;
+      if (lane_of() == 0) {
+        asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];\ncp.async.bulk.commit_group;"
+          :: "l"(&map), "r"(shared_address(to)), "r"(column), "r"(row), "r"(IN_DEPTH ? place.group : 0) : "memory");
+      }
+    }
+  }
+}
+#endif
 #endif
 "#;
 
@@ -80,10 +124,13 @@ template <int COUNT, bool ROWS> __device__ inline void keep_terms(u16* boxes, u3
 pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
     prefetch_map(map_a);
     prefetch_map(map_b);
+#if MAPS_C
+    prefetch_map(map_c);
+#endif
   }
   u16* stages = (u16*)memory;
   O* rooms = (O*)(stages + STAGES * STAGE);
-  u64* full = (u64*)(rooms + WARPS * WARP_ROOM);
+  u64* full = (u64*)(rooms + WARPS * RESULTS_ROOM);
   u64* empty = full + STAGES;
   u32* table = (u32*)(empty + STAGES);
   Schedule schedule(table, (u32*)stages, ends, se, groups, rows, columns, depth);
@@ -134,7 +181,8 @@ pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
 #if COPIERS == 128
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(REGISTERS));
 #endif
-    O* room = rooms + threadIdx.x / LANES * WARP_ROOM;
+    O* room = rooms + threadIdx.x / LANES * RESULTS_ROOM;
+    u32 turn = 0;
     auto release = [&](u32 stage) { arrive(empty + stage, lane_of(), lane_of() < CLUSTER); };
     while (work.next(schedule, shares, rows, depth)) {
       Place place = work.place;
@@ -180,8 +228,17 @@ pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
         continue;
       }
 #endif
+#if MAPS_C
+      if (work.steps > 0) {
+        copy_results(map_c, c, sc, place, columns, sum, room, turn);
+        continue;
+      }
+#endif
       store_tile(c, sc, place, columns, work.steps, sum, room);
     }
+#if MAPS_C
+    if (lane_of() == 0) wait_for_reads<0>();
+#endif
   }
   // Other blocks of the cluster may still copy to this one, and arrive at its barriers.
   cluster_sync();

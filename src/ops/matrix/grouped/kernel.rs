@@ -5,7 +5,7 @@ use super::super::super::layout::in_packs;
 use super::super::super::mma;
 use super::super::super::occupancy::{RESERVED_SHARED, UNIT_REGISTERS, UNIT_SHARED, UNITS, WARP};
 use super::super::super::warpgroups;
-use super::super::align::Source;
+use super::super::align::{Source, tensor_map};
 use super::*;
 
 /// Division of a grouped product into tiles. A block computes one tile at a time until no tile is left (a persistent
@@ -48,13 +48,15 @@ pub const DEPTH: u64 = 64;
 const GROUPS_OF_THREADS: [(u64, u64, [u64; 2]); 3] =
     [(128, 32, [248, 248]), (256, 128, [224, 56]), (384, 128, [152, 56])];
 
-/// Bytes of shared memory for the results of a warp, if a block copies by tensor maps.
+/// Bytes of shared memory for the results of a warp, if a block copies factors by tensor maps.
 const WARP_RESULTS: u64 = 16 * 176;
+/// Bytes of shared memory for a box of results that a warp copies by a tensor map.
+const BOX_RESULTS: u64 = 16 * DEPTH * 2;
 /// Bytes of shared memory for barriers, if a block copies by tensor maps.
 const BARRIERS: u64 = 128;
 
 /// Mean number of rows per group up to which tiles have this number of rows.
-pub const SMALL_ROWS: u64 = 32;
+const SMALL_ROWS: u64 = 32;
 
 /// Number of elements of shared memory for [`DEPTH`] elements of a row at any alignment, copied in whole packs.
 const SHIFTED_WIDTH: u64 = DEPTH + 8;
@@ -66,6 +68,11 @@ pub const MIN_STEPS_OF_PARTS: u64 = 12;
 
 /// Time in ns of a step of tiles of [`SMALL_ROWS`] rows.
 const SMALL_STEP: u64 = 400;
+/// Maximum number of whole tiles of a block that takes them from a list.
+const MAX_OWN: u64 = 64;
+/// Estimated time in ns of assigning the tiles of a group to blocks.
+const ASSIGNMENT: u64 = 300;
+
 /// Time in ns of building the table of groups.
 const TABLE: f64 = 2500.0;
 /// Operations of an SM per ns in the fastest tiles.
@@ -187,10 +194,10 @@ impl Tiling {
         self.sources.iter().map(Source::end).max().unwrap_or(0).next_multiple_of(512)
     }
 
-    /// Bytes of the table in shared memory: the end of each group, the number of tiles up to it, and the steps that
-    /// blocks share.
+    /// Bytes of the table in shared memory: the end of each group, the number of tiles up to it, the steps that
+    /// blocks share, and the whole tiles of the block.
     fn table(&self) -> u64 {
-        let of_blocks = if self.splits { 4 * self.at_once() } else { 0 };
+        let of_blocks = if self.splits { 4 * (self.at_once() + MAX_OWN + 2) } else { 0 };
         (2 * 4 * (self.shape.groups + 1) + of_blocks).next_multiple_of(512)
     }
 
@@ -211,6 +218,17 @@ impl Tiling {
             self.stages_bytes(stages, shifts) + self.table() <= UNIT_SHARED / self.resident - RESERVED_SHARED
         };
         (2..=self.stages).rev().find(fits).unwrap_or(2)
+    }
+
+    /// Number of boxes of results of each warp that shared memory holds beside all stages.
+    fn rooms(&self) -> u64 {
+        if self.threads > 256 { 1 } else { 2 }
+    }
+
+    /// Maximum number of groups whose tiles are assigned to blocks one group after the other: this takes at most half as long as adding
+    /// the parts of tiles.
+    fn list_groups(&self) -> u64 {
+        self.join_steps().iter().sum::<u64>() * self.step / 2 / ASSIGNMENT
     }
 
     /// Minimum number of steps in a block's share of the depth.
@@ -402,25 +420,32 @@ impl Tiling {
             let before = format!("{types}{}", text::SCHEDULE);
             return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads)];
         }
+        let packs_c = in_packs(c, 16 / c.dtype.size());
+        let maps_c = self.cluster.is_some() && packs_c && c.dtype.size() == 2;
         let before = format!(
-            "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define LIES_A {}\n#define LIES_B {}\n#define PACKS_C {}\n#define MIN_STEPS {}\n\
-             #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define MAX_ROW_WARPS {}\n#define MAX_STAGES {}\n\
-             #define ALONE {}\n#define TABLE {}\n{}{}{}{}{}{}",
+            "{}{types}#define MAPS_C {}\n#define ROOMS {}\n#define PACKS_A {}\n#define PACKS_B {}\n#define LIES_A {}\n#define LIES_B {}\n#define PACKS_C {}\n#define MIN_STEPS {}\n\
+             #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define AT_ONCE {}\n#define MAX_OWN {MAX_OWN}\n#define LIST_GROUPS {}\n\
+             #define MAX_ROW_WARPS {}\n#define MAX_STAGES {}\n#define ALONE {}\n#define TABLE {}\n{}{}{}{}{}{}{}",
             mma::FUNCTIONS,
+            u32::from(maps_c),
+            self.rooms(),
             packs[0],
             packs[1],
             lies[0],
             lies[1],
-            in_packs(c, 16 / c.dtype.size()),
+            packs_c,
             self.min_steps(),
             join_steps[0],
             join_steps[1],
+            self.at_once(),
+            self.list_groups(),
             self.row_warps,
             stages,
             u32::from(self.resident == 1),
             self.table(),
             text::SCHEDULE,
             text::TILES,
+            shares::SHARES,
             shifted::LOADS,
             stores::STORES,
             if self.cluster.is_some() { bulk::COPIES } else { "" },
@@ -439,12 +464,17 @@ impl Tiling {
         let mut bytes = self.stages_bytes(stages, shifts) + self.table();
         let mut body = format!("{}{}", text::MEMORY, text::UNITS);
         if self.cluster.is_some() {
-            let maps = ["map_a", "map_b"].map(|name| format!("const __grid_constant__ TensorMap {name}"));
+            let map = |name: &str| format!("const __grid_constant__ TensorMap {name}");
+            let maps = ["map_a", "map_b"].map(map);
             // Blocks that share the rows of a tile lie along the columns of the cluster.
             let extents = [extent(self.rows, cluster[1], !turned[0]), extent(self.columns, cluster[0], turned[1])];
             let maps = maps.into_iter().zip(self.sources.iter().zip(extents));
             params.extend(maps.map(|(name, (source, extent))| (name, source.map(extent))));
-            bytes += self.threads / 32 * WARP_RESULTS + BARRIERS;
+            if maps_c {
+                params.push((map("map_c"), tensor_map(c, MapBase::Operand(3), [chunk(self.columns), 16])));
+            }
+            let of_warp = if maps_c { self.rooms() * BOX_RESULTS } else { WARP_RESULTS };
+            bytes += self.threads / 32 * of_warp + BARRIERS;
             body = format!("{}#if BULK\n{}#else\n{}#endif\n", text::MEMORY, bulk::BODY, text::UNITS);
         }
         let products = kernel("grouped_gemm", &before, &params, &body, blocks, block as u32);
@@ -487,6 +517,11 @@ fn mapped_tiles(turned_b: bool) -> impl Iterator<Item = (u64, u64, [u64; 2])> {
         [[1, 1], [2, 1], [1, 2]].into_iter().take(count).map(move |cluster| (rows, columns, cluster))
     };
     tiles.filter(fits).flat_map(clusters)
+}
+
+/// Number of columns of the results that a warp copies at once, of a tile with this many.
+fn chunk(columns: u64) -> u32 {
+    if columns.is_multiple_of(DEPTH) { DEPTH as u32 } else { DEPTH as u32 / 2 }
 }
 
 /// Returns the threads of a block for tiles of this many rows: a warpgroup multiplies 64 or 128 of them.

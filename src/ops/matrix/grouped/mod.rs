@@ -4,6 +4,7 @@
 mod bulk;
 mod join;
 mod kernel;
+mod shares;
 mod shifted;
 mod single;
 mod stores;

@@ -5,11 +5,6 @@
 ///
 /// The tiles of a group are consecutive. Within each band of `BAND` rows of tiles, the order is column by column, so
 /// that concurrent blocks read the same rows and columns.
-///
-/// With `SPLIT`, blocks share the depth of the last tiles if that takes fewer steps ("stream-k": Osama et al.,
-/// "Stream-K: work-centric parallel decomposition for dense matrix-matrix multiplication on the GPU", 2023). A second
-/// kernel adds up the parts of a tile. The assignment of steps to blocks depends only on the ends of the groups, so
-/// results are reproducible.
 pub const SCHEDULE: &str = r#"
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && BM % 64 == 0
 #define WARPGROUPS 1
@@ -157,134 +152,6 @@ struct Schedule {
     return {filled + step - filled * steps, 0, 1, 1};
   }
 };
-
-#define SHARES Schedule
-#if SPLIT
-#undef SHARES
-#define SHARES Shares
-// Division of the last tiles' depth among blocks. The steps of a block can belong to several tiles. Blocks whose whole tiles
-// had more steps than those of others have fewer of these.
-struct Shares {
-  // First tile whose steps are shared, number of steps before it, number of steps of all tiles, and number of blocks.
-  u32 tile, begin, end, blocks;
-  // Sums of the blocks' parts of these steps, by block; null if the parts are equal.
-  const u32* parts;
-
-  // `room` has space for two numbers per group and one per block. `table` has one number per block, and must stay valid.
-  __device__ inline Shares(const Schedule& schedule, u32* room, u32* table) {
-    u32 total = schedule.total, at_once = gridDim.x / CLUSTER;
-    u32 most = schedule.steps, rounds = total / at_once;
-    // Equal number of steps of all blocks.
-    u32 even = schedule.steps_before(total) / at_once;
-    if (IN_DEPTH) {
-      for (u32 g = threadIdx.x; g < schedule.groups; g += ALL_THREADS) room[g] = schedule.tiles[g] - (g > 0 ? schedule.tiles[g - 1] : 0);
-      __syncthreads();
-      join_all(room, room + schedule.groups, schedule.groups, Larger());
-      most = room[schedule.groups - 1];
-      __syncthreads();
-      // No block's whole tiles have more steps than that.
-      if (threadIdx.x == 0) *room = 0;
-      __syncthreads();
-      for (u32 block = threadIdx.x; block < at_once; block += ALL_THREADS) {
-        u32 round = 0, own = 0;
-        while (round < rounds && (own += schedule.steps_of_tile(round * at_once + block)) <= even) round++;
-        atomicMax(room, rounds - round);
-      }
-      __syncthreads();
-      rounds -= *room;
-      __syncthreads();
-    }
-    tile = rounds * at_once;
-    begin = schedule.steps_before(tile);
-    end = schedule.steps_before(total);
-    blocks = (end - begin) / MIN_STEPS;
-#if !IN_DEPTH
-    // Adding the parts of more blocks than that takes longer than they save.
-    u32 worthwhile = (u32)sqrtf((f32)(end - begin) * at_once / JOIN_STEPS);
-    if (blocks > worthwhile) blocks = worthwhile;
-#endif
-    blocks = blocks > at_once ? at_once : blocks < 1 ? 1 : blocks;
-    // Time in steps if blocks compute whole tiles, and if they share tiles.
-    u32 whole = (total - tile + at_once - 1) / at_once * most, shared = (end - begin) / blocks + JOIN_LAUNCH_STEPS + JOIN_STEPS * blocks / at_once;
-    parts = 0;
-    if (shared >= whole) {
-      tile = total, begin = end;
-    } else if (IN_DEPTH && tile > 0) {
-      blocks = at_once;
-      for (u32 block = threadIdx.x; block < at_once; block += ALL_THREADS) {
-        u32 own = 0;
-        for (u32 round = 0; round < rounds; round++) own += schedule.steps_of_tile(round * at_once + block);
-        table[block] = even - own + 1;
-      }
-      __syncthreads();
-      join_all(table, room, at_once, Total());
-      parts = table;
-    }
-  }
-
-  // First step of a block. Each block has at least one step, because others look for their tile's parts in all blocks that
-  // follow.
-  __device__ inline u32 first(u32 block) const {
-    if (block == 0 || block >= blocks || begin == end) return block == 0 ? begin : end;
-    u32 left = end - begin - blocks;
-    // A division of 64 bits takes several times as long.
-    if (!parts) return begin + block + left / blocks * block + left % blocks * block / blocks;
-    return begin + block + (u32)((u64)left * parts[block - 1] / parts[blocks - 1]);
-  }
-};
-
-// A tile that several blocks share. It begins among the steps of one block; the next `others` blocks have the rest.
-struct Shared { Place place; u32 others; };
-#endif
-
-// The tiles of a block, and its parts of tiles, one after the other.
-struct Work {
-  // The current tile; its depth is the range of this block.
-  Place place;
-  u32 steps, tile, whole;
-#if SPLIT
-  Part part;
-  u32 others, shared, shared_end;
-  __device__ inline explicit Work(const Shares& shares) : tile(blockIdx.x / CLUSTER), whole(shares.tile) {
-    shared = shares.first(tile), shared_end = shares.first(tile + 1);
-  }
-  // Whether the current tile begins in this block's steps and ends in those of others.
-  __device__ inline bool begins_shared() const { return part.first == 0 && !part.is_whole(); }
-#else
-  __device__ inline explicit Work(const Schedule& schedule) : tile(blockIdx.x / CLUSTER), whole(schedule.total) {}
-#endif
-
-  // Takes the next tile, or part of one. Returns false if there is none.
-  __device__ inline bool next(const Schedule& schedule, const SHARES& shares, u32 rows, u32 depth) {
-    if (tile < whole) {
-      place = schedule.place(tile, rows, depth);
-#if SPLIT
-      part = {tile, 0, 1, 1};
-#endif
-      tile += gridDim.x / CLUSTER;
-#if SPLIT
-    } else if (shared < shared_end) {
-      part = schedule.part(shared);
-      u32 left = shared_end - shared;
-      if (left < part.last - part.first) part.last = part.first + left;
-      shared += part.last - part.first;
-      place = schedule.place(part.tile, rows, depth);
-      others = 0;
-      if (begins_shared()) {
-        u32 end = schedule.steps_before(part.tile + 1);
-        do others++; while (shares.first(blockIdx.x / CLUSTER + others + 1) < end);
-      }
-      u32 end = place.depth + part.last * BK;
-      place.depth += part.first * BK;
-      if (end < place.depth_end) place.depth_end = end;
-#endif
-    } else {
-      return false;
-    }
-    steps = (place.depth_end - place.depth + BK - 1) / BK;
-    return true;
-  }
-};
 "#;
 
 /// Division of a tile among the warps of a block, and the stages in shared memory. A stage holds columns of 64 elements
@@ -300,8 +167,10 @@ pub const TILES: &str = r#"
 #else
 #define ROOM (99 << 10)
 #endif
+// Elements in shared memory for the results of a warp: those of `ROOMS` boxes if these are copied to the result by a tensor map.
+#define RESULTS_ROOM (MAPS_C ? ROOMS * 16 * 64 : WARP_ROOM)
 // Bytes of shared memory of a block that copies by tensor maps, for the results of all warps and for barriers.
-#define BULK_ROOM (WARPS * WARP_ROOM * (int)sizeof(O) + 128)
+#define BULK_ROOM (WARPS * RESULTS_ROOM * (int)sizeof(O) + 128)
 #define STAGE (BM * WIDTH_A + BN * WIDTH_B)
 // Elements of the factors of a step that were shifted into place.
 #define PLACED ((SHIFT_A ? BM * BK : 0) + (SHIFT_B ? BN * BK : 0))

@@ -3,7 +3,7 @@
 //! The constants follow from 16-bit products on an H100 (docs/measurements/2026-11-26-products.md). Groups have equal
 //! sizes in these estimates, since their sizes are known only at run time.
 
-use super::kernel::{DEPTH, MIN_STEPS_OF_PARTS, SMALL_ROWS, Tiling};
+use super::kernel::{DEPTH, MIN_STEPS_OF_PARTS, Tiling};
 use super::*;
 
 /// Clock cycles of an SM per ns while all matrix units are busy.
@@ -38,10 +38,6 @@ const JOIN_KIB: u64 = 1;
 
 /// Additional time in ns of launching a kernel with clusters of several blocks.
 const CLUSTER_LAUNCH: f64 = 2500.0;
-
-/// Time of adding the parts of tiles of [`SMALL_ROWS`] rows, in steps: of the launch, and of the parts if all blocks
-/// share tiles. Measured on an H100: 84 tiles of 40 steps took 21 µs whole and 30 µs shared by blocks of 13 steps.
-const SMALL_JOIN_STEPS: [u64; 2] = [8, 38];
 
 /// Number of rounds of tiles from which idle blocks in the last round do not justify a second kernel.
 const ROUNDS: u64 = 8;
@@ -124,9 +120,6 @@ impl Tiling {
     /// Returns the time of adding the parts of tiles, in steps: of the launch, and of the parts if all blocks share
     /// tiles.
     pub(super) fn join_steps(&self) -> [u64; 2] {
-        if self.rows == SMALL_ROWS {
-            return SMALL_JOIN_STEPS;
-        }
         let kib = self.at_once() * self.together() * self.rows * self.columns * 4 / 1024;
         [JOIN_LAUNCH, kib * JOIN_KIB].map(|time| time.div_ceil(self.step))
     }
