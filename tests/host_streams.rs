@@ -91,11 +91,12 @@ proptest! {
 /// compute units have no part in it.
 #[test]
 fn the_simulator_charges_the_memory_of_the_host() {
-    let time = |streams: u32, threads: u32, units: f64| {
+    let timed = |streams: u32, threads: u32, units: f64, value: f64| {
         let mut profile = h200();
         profile.units.0 = units;
         profile.host_memory.thread.0 = 10e9;
         profile.host_memory.bandwidth.0 = 40e9;
+        profile.host_memory.value.0 = value;
         let text = format!(
             "stream h[{streams}](kind: host, threads: {threads})\nbuffer x[{streams}]: f32[1000000] in pinned\n\
              step {{ for i in 0..{streams} {{ on h[i] {{ map(x[i] * 2 -> x[i]) }} }} }}"
@@ -103,6 +104,7 @@ fn the_simulator_charges_the_memory_of_the_host() {
         let longest = |trace: &Trace| trace.spans.iter().map(|span| (span.end - span.start).0).max();
         traces(&text, profile).iter().filter_map(longest).max().expect("it runs")
     };
+    let time = |streams: u32, threads: u32, units: f64| timed(streams, threads, units, 0.0);
     // Four megabytes are read and written.
     assert_eq!(time(1, 1, 132.0), 800_000);
     assert_eq!(time(1, 2, 132.0), 400_000);
@@ -112,6 +114,9 @@ fn the_simulator_charges_the_memory_of_the_host() {
     assert_eq!(time(2, 2, 132.0), 400_000, "two streams fill the memory");
     let four = time(4, 2, 132.0);
     assert!((799_000..=801_000).contains(&four), "four streams share it: {four}");
+    // Each element is a value that is read and one that is written.
+    assert_eq!(timed(1, 1, 132.0, 2.0), 4_800_000);
+    assert_eq!(timed(1, 64, 132.0, 2.0), 262_500, "threads divide the values, and share the memory");
 }
 
 /// `--streams` limits streams of the device only.

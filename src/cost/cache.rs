@@ -188,35 +188,37 @@ pub fn shares<'a, I: Iterator<Item = OperationAccesses<'a>>>(accesses: impl Fn()
     if touched > MAX_ACCESSES {
         return accesses().map(|access| otherwise(&access)).collect();
     }
-    // The share of each access with each capacity, and their mean.
-    let each = capacities.map(|capacity| shares_of(&accesses, otherwise, Cache { capacity, ..Cache::default() }));
-    (0..each[0].len())
-        .map(|access| (each.iter().map(|shares| u32::from(shares[access])).sum::<u32>() / ROOMS.len() as u32) as u8)
-        .collect()
+    shares_of(&accesses, otherwise, capacities.map(|capacity| Cache { capacity, ..Cache::default() }))
 }
 
-/// The shares of [`shares`] with an empty cache.
+/// The mean of the shares of [`shares`] with each of these caches, which are empty.
+///
+/// All caches share a pass over the accesses, because finding the operands of an access takes as long as looking up their pages.
 fn shares_of<'a, I: Iterator<Item = OperationAccesses<'a>>>(
     accesses: impl Fn() -> I,
     otherwise: impl Fn(&OperationAccesses) -> u8,
-    mut cache: Cache,
+    mut caches: [Cache; ROOMS.len()],
 ) -> Vec<u8> {
     let mut shares = Vec::new();
-    // The first round fills the cache, the second is the steady state.
+    // The first round fills the caches, the second is the steady state.
     for _ in 0..2 {
         shares.clear();
         for access in accesses() {
             if access.cold {
-                cache.clear();
+                caches.iter_mut().for_each(Cache::clear);
             }
-            let (mut all, mut found) = (0, 0);
+            let (mut all, mut found) = (0, [0; ROOMS.len()]);
             for (offset, bytes) in operands(&access) {
                 all += bytes;
-                found += cache.touch_range(offset, bytes);
+                for (found, cache) in found.iter_mut().zip(&mut caches) {
+                    *found += cache.touch_range(offset, bytes);
+                }
             }
             shares.push(match all {
                 0 => otherwise(&access),
-                all => (found * u64::from(WHOLE) / all) as u8,
+                all => {
+                    (found.iter().map(|found| found * u64::from(WHOLE) / all).sum::<u64>() / ROOMS.len() as u64) as u8
+                }
             });
         }
     }

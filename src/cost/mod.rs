@@ -103,6 +103,14 @@ pub fn flush(profile: &Profile) -> Task {
     Task::Kernel { blocks: 1, share: 1, block_time: 0.0, busy, floor: profile.kernel_floor.value() }
 }
 
+/// Time in ns by which a node of a graph with several branches starts later after a flush.
+///
+/// The device keeps the launch of each node in its memory: a description, and then the arguments. A flush removes both from the cache. The
+/// front end reads a single branch ahead, but not several.
+pub fn cold_node(profile: &Profile) -> f64 {
+    2.0 * (profile.memory_wait.value() - profile.cache_wait.value()).max(0.0)
+}
+
 /// Bytes of device memory that an operation brings into the cache if the cache has this share of its operands.
 pub fn missed_bytes(spec: &Spec, cached: f64) -> f64 {
     let cost = spec.cost();
@@ -125,8 +133,10 @@ pub fn runs(launch: &Launch, profile: &Profile) -> bool {
 /// The tasks of an operation, one for each launch that [`runs`]. `cached` is the share of its bytes in device memory that the cache
 /// serves, from 0 to 1.
 pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -> Vec<Task> {
-    if let [Launch::Peer(_)] = launches {
-        return vec![peer(spec, profile)];
+    match launches {
+        [Launch::Peer(_)] => return vec![peer(spec, profile)],
+        [Launch::Host { threads }] => return vec![on_host(spec, *threads, profile)],
+        _ => {}
     }
     match spec.launch_costs(launches.len()) {
         Some(costs) => {
@@ -160,8 +170,9 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
             let floor = profile.kernel_floor.value() + latency + further;
             Task::Kernel { blocks: 1, share: 1, block_time: 0.0, busy, floor }
         }
-        Launch::Peer(_) => unreachable!("a copy between ranks is one launch by itself"),
-        Launch::Host { threads } => on_host(cost, *threads, profile),
+        Launch::Peer(_) | Launch::Host { .. } => {
+            unreachable!("a copy between ranks and an operation of a host stream are one launch by themselves")
+        }
         Launch::Collective(_) => Task::Kernel {
             // Vendors' libraries use one block per channel.
             blocks: 16,
@@ -267,15 +278,19 @@ impl Grid {
     }
 }
 
-/// An operation on threads of the CPU: each moves bytes at the same rate, up to the bandwidth of the host's memory.
-fn on_host(cost: &Cost, threads: NonZeroU32, profile: &Profile) -> Task {
-    let memory = &profile.host_memory;
-    let rate = (f64::from(threads.get()) * memory.thread.value()).min(memory.bandwidth.value());
-    let bytes = (cost.read + cost.written).host as f64;
-    match cost.hold {
-        Some(hold) => Task::Host { time: hold.0 as f64, share: 0.0 },
-        None => Task::Host { time: bytes / rate * 1e9, share: rate / memory.bandwidth.value() },
+/// An operation on threads of the CPU, each of which moves bytes and computes values in turn. All threads share the bandwidth of the
+/// host's memory.
+fn on_host(spec: &Spec, threads: NonZeroU32, profile: &Profile) -> Task {
+    let cost = spec.cost();
+    if let Some(hold) = cost.hold {
+        return Task::Host { time: hold.0 as f64, share: 0.0 };
     }
+    let memory = &profile.host_memory;
+    let threads = f64::from(threads.get());
+    let rate = (threads * memory.thread.value()).min(memory.bandwidth.value());
+    let moving = (cost.read + cost.written).host as f64 / rate * 1e9;
+    let time = moving + spec.host_values() as f64 * memory.value.value() / threads;
+    Task::Host { time, share: if time > 0.0 { moving / time * rate / memory.bandwidth.value() } else { 0.0 } }
 }
 
 /// Operations per second of a unit.

@@ -463,6 +463,15 @@ impl Spec {
         }
     }
 
+    /// Number of values that the threads of a host stream convert to `f64` or back; 0 if they copy bytes.
+    pub fn host_values(&self) -> u64 {
+        let Some(expression) = self.operation.elements(self).filter(|_| file_part(self).is_none()) else { return 0 };
+        if expression.is_identity() && self.inputs[0].dtype == self.outputs[0].dtype {
+            return 0;
+        }
+        (self.inputs.len() + self.outputs.len()) as u64 * self.outputs[0].elements()
+    }
+
     /// Returns launches that need less workspace, as [`Operation::sparing_launch`] does.
     pub fn sparing_launch(&self) -> Option<Vec<Launch>> {
         if self.threads.is_some() { None } else { self.operation.sparing_launch(self) }

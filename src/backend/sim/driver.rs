@@ -27,6 +27,7 @@ struct Costs {
     graph_branch: Time,
     graph_gap: Time,
     graph_start: Time,
+    graph_cold: Time,
     /// Time between the starts of two nodes: with dependencies, and without.
     graph_dispatch: [Time; 2],
     depth: u32,
@@ -55,6 +56,7 @@ struct SimDriver {
     /// For each gate, the task that holds it while it is closed; `None` while it is open.
     gates: Vec<Option<TaskId>>,
     capture: Option<Capture>,
+    flushed: bool,
     observing: bool,
     /// The stamp that the start of the next operation records; `None` if it records none.
     opening: Option<u32>,
@@ -144,6 +146,7 @@ impl SimDriver {
                 graph_branch: whole(profile.graph.launch_branch.value()),
                 graph_gap: whole(profile.graph.gap.value()),
                 graph_start: whole(profile.graph.start.value()),
+                graph_cold: whole(cost::cold_node(profile)),
                 graph_dispatch: [0.0, profile.graph.dispatch_root.value()]
                     .map(|least| whole(profile.graph.dispatch.value().max(least))),
                 depth: profile.host.queue_depth.value() as u32,
@@ -160,6 +163,7 @@ impl SimDriver {
             graphs: Vec::new(),
             gates: vec![None; image.gates as usize],
             capture: None,
+            flushed: false,
             observing: false,
             opening: None,
             last: None,
@@ -389,10 +393,12 @@ impl Driver for SimDriver {
         self.host += self.costs.graph_launch + self.costs.graph_branch * Time::from(graph.branches.saturating_sub(1));
         let start = self.submit(lane, Action::Mark(None), None)?;
         let placed = self.lanes[lane as usize].0.lane;
-        let (gap, dispatch) = (self.costs.graph_gap, self.costs.graph_dispatch);
+        let cold = if std::mem::take(&mut self.flushed) && !graph.is_chain { self.costs.graph_cold } else { 0 };
+        let (gap, dispatch) = (self.costs.graph_gap + cold, self.costs.graph_dispatch);
+        self.world.lock().machine.keep_ends(gap);
         let visible = self.host + self.costs.latency;
         let mut tasks: Vec<TaskId> = Vec::with_capacity(graph.nodes.len());
-        let mut dispatched = self.costs.graph_start;
+        let mut dispatched = self.costs.graph_start + cold;
         for node in &graph.nodes {
             let (gap, action) = match node.action {
                 Action::Mark(stamp) => (0, Action::Mark(stamp.map(|stamp| self.stamp_of(stamp)))),
@@ -486,6 +492,7 @@ impl Driver for SimDriver {
 
     /// The flush takes time on the device, for which the host is ahead. Costs of operations contain its effect on the cache.
     fn flush(&mut self, lane: u32) -> Result<(), Box<Fault>> {
+        self.flushed = true;
         let (host, task) = self.costs.flush;
         self.host += host;
         self.submit(lane, Action::Run(task), None).map(drop)
@@ -518,13 +525,7 @@ impl Driver for SimDriver {
         let Some(capture) = self.capture.take() else {
             return Err(Fault::new("end_capture", "nothing is being captured"));
         };
-        let mut waited = vec![false; capture.nodes.len()];
-        for node in &capture.nodes {
-            node.after.iter().for_each(|&before| waited[before as usize] = true);
-        }
-        let last = (0..capture.nodes.len() as u32).filter(|&node| !waited[node as usize]).collect();
-        let branches = capture.nodes.iter().filter(|node| node.after.is_empty()).count() as u32;
-        self.graphs.push(CapturedGraph { nodes: capture.nodes, last, branches });
+        self.graphs.push(capture.graph());
         Ok(self.graphs.len() as u32 - 1)
     }
 

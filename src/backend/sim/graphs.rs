@@ -22,6 +22,8 @@ pub struct CapturedGraph {
     pub last: Vec<u32>,
     /// Number of nodes without dependencies.
     pub branches: u32,
+    /// True if each node depends on the one before it alone.
+    pub is_chain: bool,
 }
 
 /// A capture in progress.
@@ -31,4 +33,19 @@ pub struct Capture {
     /// For each lane, the last captured node, and the nodes on which its next node depends besides that.
     pub lanes: Vec<(Option<u32>, Vec<u32>)>,
     pub events: Vec<Vec<u32>>,
+}
+
+impl Capture {
+    /// The graph of the captured nodes.
+    pub fn graph(self) -> CapturedGraph {
+        let nodes = self.nodes;
+        let mut waited = vec![false; nodes.len()];
+        for node in &nodes {
+            node.after.iter().for_each(|&before| waited[before as usize] = true);
+        }
+        let last = (0..nodes.len() as u32).filter(|&node| !waited[node as usize]).collect();
+        let branches = nodes.iter().filter(|node| node.after.is_empty()).count() as u32;
+        let is_chain = nodes.iter().zip(0..).skip(1).all(|(node, number): (_, u32)| node.after == [number - 1]);
+        CapturedGraph { nodes, last, branches, is_chain }
+    }
 }

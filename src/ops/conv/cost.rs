@@ -44,9 +44,6 @@ const VECTOR_UNITS: f64 = 51e3;
 /// Rate of products whose rows do not begin at multiples of 16 bytes, as a share of others.
 const UNALIGNED_RATE: f64 = 0.14;
 
-/// Part of that rate in three dimensions.
-const IN_THREE_DIMENSIONS: f64 = 0.25;
-
 /// Kernels that convert the layout, of both factors and of the result; and one that clears the result or a workspace.
 const CONVERSIONS: u64 = 4;
 
@@ -164,16 +161,17 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
         _ => return None,
     };
     let shape = Shape::of(spec);
-    // A plain product of channels and positions, whose operands need no other layout.
+    // A plain product of channels and positions, whose operands need no other layout. Gradients of weights add up over the positions of
+    // all samples, which lie apart from each other.
     let is_product = shape.groups == 1
+        && (shape.form != Form::Weights || shape.samples == 1)
         && shape.elements() == 1
         && shape.stride.iter().all(|&stride| stride == 1)
         && shape.padding.iter().all(|&size| size == 0);
     if is_product {
         return Some(product(spec, &shape, &library));
     }
-    let rate = if shape.kernel.len() == 3 { library.rate * IN_THREE_DIMENSIONS } else { library.rate };
-    let tile_depth = library.tile_depth;
+    let Library { rate, tile_depth, .. } = library;
     let (rows, columns, depth) = shape.product();
     let channels = shape.gathered();
     let pack = CHANNELS_BYTES / spec.inputs[0].dtype.size();
@@ -190,10 +188,12 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
     let padded = 2.0 * (tiles * TILE * TILE) as f64 * (depth + tile_depth) / rate;
     // A block waits for each step if no other block on its SM computes meanwhile.
     let steps = if tiles * parts <= UNITS { (depth / parts as f64 / STEP as f64 / STAGES).ceil() } else { 0.0 };
-    // Tiles have up to four times as many rows or columns if enough of them remain. A tile loads the terms of its rows
-    // and of its columns.
+    // Tiles have up to four times as many rows or columns if enough of them remain. A tile loads the terms of its rows and of its
+    // columns, but nothing for those beyond the product's edge.
     let wide = [4, 2].into_iter().find(|wide| tiles / wide >= UNITS).unwrap_or(1) as f64;
-    let loaded = (tiles * TILE * spec.inputs[0].dtype.size()) as f64 * (1.0 + 1.0 / wide) * depth;
+    let [of_rows, of_columns] = [rows, columns].map(|lines| lines as f64 / lines.div_ceil(TILE).max(1) as f64);
+    let lines = of_rows.max(of_columns) + of_rows.min(of_columns) / wide;
+    let loaded = (tiles * spec.inputs[0].dtype.size()) as f64 * lines * depth;
     let [x, _, y] = shape.form.operands(spec).map(|operand| spec.operand(operand));
     // The bias is added by a kernel of its own.
     let bias = u64::from(spec.inputs.len() > 2);

@@ -2,9 +2,10 @@
 
 use std::fmt::{self, Write};
 
+use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
 
-use crate::base::{MemoryId, hex};
+use crate::base::{MemoryId, ViewId, hex};
 use crate::model::Program;
 use crate::ops::Spec;
 use crate::plan::RankPlan;
@@ -78,13 +79,15 @@ pub fn work(program: &Program, placed: &Schedule, out: &mut dyn Write) -> fmt::R
             writeln!(out, "  {launch:?}")?;
         }
     }
+    // Slots of a cycle access the same slices.
+    let mut slices: FxHashMap<ViewId, String> = FxHashMap::default();
     for (slot, step) in program.cycle.iter().enumerate() {
         writeln!(out, "slot {slot}")?;
         for op in step.ids() {
             let info = step.op(op);
             write!(out, "#{} {:?} on {}", op.0, info.kind, info.stream.0)?;
-            for view in step.inputs(op).iter().chain(step.outputs(op)) {
-                write!(out, ", {}", program.view_text(*view))?;
+            for &view in step.inputs(op).iter().chain(step.outputs(op)) {
+                write!(out, ", {}", slices.entry(view).or_insert_with(|| program.view_text(view)))?;
             }
             writeln!(out, ", peer {:?}", step.peer(op))?;
         }
