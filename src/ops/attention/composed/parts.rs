@@ -45,4 +45,32 @@ mod tests {
             assert_eq!(order[first as usize..][..PARTS as usize], [0, 1, 2]);
         }
     }
+    #[test]
+    fn large_products_in_f32_are_those_of_parts() {
+        let of_type = |dtype: DType| {
+            let (q, k) = (Tensor::packed(dtype, &[4, 1024, 317]), Tensor::packed(dtype, &[2, 1027, 317]));
+            Spec::of_use("attention", &[], vec![q, k, k], &[None; 2]).expect("a use")
+        };
+        let has_parts = |dtype| Composed::of(&of_type(dtype)).is_some_and(|one| one.gathered == Gathered::Parts);
+        assert_eq!([DType::F32, DType::F64, DType::BF16].map(has_parts), [true, false, false]);
+        let spec = of_type(DType::F32);
+        let composed = Composed::of(&spec).expect("products");
+        let end = composed.regions(composed.at_once).end;
+        let (mut sizes, mut accumulates) = (Vec::new(), Vec::new());
+        for launch in composed.launches() {
+            let Launch::Gemm(product, _) = launch else { continue };
+            let Gemm { m, n, k, batch, .. } = product;
+            sizes.push([m, n, k]);
+            accumulates.push(product.accumulate);
+            for (matrix, rows, columns) in [(product.a, m, k), (product.b, k, n), (product.c, m, n)] {
+                let (rows, columns) = if matrix.transposed { (columns, rows) } else { (rows, columns) };
+                assert!(columns <= matrix.row && matrix.operand == Matrix::WORKSPACE);
+                let last = matrix.offset + (batch - 1) * matrix.batch + (rows - 1) * matrix.row + columns;
+                assert!(last * matrix.dtype.size() <= end);
+            }
+        }
+        // Rows have 320 columns for each part, and keys of zeros to a multiple of 8.
+        assert_eq!(sizes, [[2048, 1032, 1920], [2048, 960, 1032], [2048, 640, 1032], [2048, 320, 1032]]);
+        assert_eq!(accumulates, [false, false, true, true]);
+    }
 }
