@@ -5,21 +5,21 @@
 
 mod copies;
 mod costs;
+mod parts;
 mod products;
 
 use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u64_param};
 use super::super::launch::{Gemm, Matrix};
-use super::super::matrix::arithmetic;
+use super::super::matrix;
 use super::composed_text as text;
 use super::kernel::{size_params, steps};
 use super::shape::{Axes, bias};
 use super::*;
+use parts::{PARTS, padded};
 
-/// Bytes of the workspace above which the matrices of scores are computed in several parts.
-const LARGE: u64 = 256 << 20;
-
-/// Maximum bytes of the workspace for one matrix of scores.
-const LARGEST_HEAD: u64 = 2 << 30;
+/// Maximum bytes of the workspace, as for a call of the library's attention. More matrices of scores are computed in several parts. A part
+/// has as many as possible: products of few heads have too few tiles for all SMs.
+const LARGEST: u64 = 2 << 30;
 
 /// Maximum number of parts, each of which takes several launches.
 const MAX_PARTS: u64 = 64;
@@ -82,6 +82,8 @@ enum Gathered {
     Rows,
     /// Every operand: a kernel copies the matrices of all heads and batches next to each other, so that one product computes them.
     All,
+    /// As [`Gathered::All`], with each `f32` number of the copies divided into [`PARTS`] numbers of `bf16`, which matrix units multiply.
+    Parts,
 }
 
 /// Attention as matrix products of the library, with kernels between them.
@@ -152,7 +154,7 @@ impl<'a> Composed<'a> {
     /// Returns the products that take the least time: with or without copies of operands, divided or not; `None` if kernels or the
     /// library's attention compute this call faster, or if operands do not have the layout of matrices.
     pub fn of(spec: &'a Spec) -> Option<Composed<'a>> {
-        let forms = [Gathered::Nothing, Gathered::Rows, Gathered::All];
+        let forms = [Gathered::Nothing, Gathered::Rows, Gathered::All, Gathered::Parts];
         let whole = forms.into_iter().filter_map(|gathered| Composed::with(spec, gathered));
         fastest(whole.flat_map(Composed::with_divisions).collect())
     }
@@ -198,6 +200,9 @@ impl<'a> Composed<'a> {
             head == shape.queries * tensor.strides[shape.axes.positions]
         };
         let dtype = spec.inputs[0].dtype;
+        if gathered == Gathered::Parts && dtype != DType::F32 {
+            return None;
+        }
         let multiplies = |index: usize, tensor: &Tensor| {
             tensor.dtype == dtype || (index >= inputs && tensor.dtype == dtype.compute())
         };
@@ -240,11 +245,11 @@ impl<'a> Composed<'a> {
             return None;
         }
         let of_a_unit = all.bytes_of(1);
-        if of_a_unit > LARGEST_HEAD {
+        if of_a_unit > LARGEST {
             return None;
         }
         let batch = all.batch();
-        all.at_once = batch.div_ceil(batch.div_ceil((LARGE / of_a_unit).max(1)));
+        all.at_once = batch.div_ceil(batch.div_ceil((LARGEST / of_a_unit).max(1)));
         (all.parts() <= MAX_PARTS).then_some(all)
     }
 
@@ -256,7 +261,10 @@ impl<'a> Composed<'a> {
 
     /// Number of dimensions of `units` along which matrices have no common stride, so that each index has products of its own.
     fn separate(&self) -> usize {
-        if self.gathered == Gathered::All { 0 } else { self.units.dims.len().saturating_sub(1) }
+        match self.gathered {
+            Gathered::All | Gathered::Parts => 0,
+            Gathered::Nothing | Gathered::Rows => self.units.dims.len().saturating_sub(1),
+        }
     }
 
     /// Maximum number of matrices of scores that one product computes.
@@ -273,6 +281,7 @@ impl<'a> Composed<'a> {
             Gathered::Nothing => false,
             Gathered::Rows => !one.shared,
             Gathered::All => !has_copy,
+            Gathered::Parts => true,
         }
     }
 
@@ -284,6 +293,33 @@ impl<'a> Composed<'a> {
     /// Number of rows of an operand's matrix.
     fn rows_of(&self, one: &Operand) -> u64 {
         if one.shared { self.shape.keys } else { self.rows() }
+    }
+
+    /// Returns the type of an operand's copy, the length of its rows in elements, and their number.
+    fn copy_of(&self, one: &Operand) -> (DType, u64, u64) {
+        let tensor = self.tensor(one);
+        let width = tensor.dims[tensor.dims.len() - 1];
+        if self.gathered != Gathered::Parts {
+            return (tensor.dtype, width, self.rows_of(one));
+        }
+        let rows = if one.shared { self.keys() } else { self.rows() };
+        let (dtype, numbers) = if self.is_result(one) { (self.sums(), PARTS) } else { (DType::BF16, parts::OF_A_ROW) };
+        (dtype, numbers * padded(width), rows)
+    }
+
+    /// Type of the factors of the products.
+    fn factors(&self) -> DType {
+        if self.gathered == Gathered::Parts { DType::BF16 } else { self.spec.inputs[0].dtype }
+    }
+
+    /// Arithmetic of the products.
+    fn arithmetic(&self) -> Arithmetic {
+        if self.gathered == Gathered::Parts { Arithmetic::BF16 } else { matrix::arithmetic(self.spec) }
+    }
+
+    /// Number of parts of a weight, and of the gradient of a score.
+    fn parts_of_a_weight(&self) -> u64 {
+        if self.gathered == Gathered::Parts { PARTS } else { 1 }
     }
 
     /// Number of matrices of scores for each head of keys.
@@ -308,7 +344,7 @@ impl<'a> Composed<'a> {
 
     /// Number of keys in the products, with those of the padding.
     fn keys(&self) -> u64 {
-        if self.pads { self.columns() } else { self.shape.keys }
+        if self.pads || self.gathered == Gathered::Parts { self.columns() } else { self.shape.keys }
     }
 
     /// Type of sums and scores.
@@ -323,11 +359,11 @@ impl<'a> Composed<'a> {
         let elements = units * self.rows() * self.columns();
         let bytes = |elements: u64, dtype: DType| (elements * dtype.size()).next_multiple_of(ALIGN);
         // A thread reads an element before it writes the same element.
-        let replaces = dtype == self.sums();
+        let replaces = self.factors() == self.sums();
         let of_backward = u64::from(self.is_backward());
         let slopes = bytes(elements, self.sums());
         let weights = slopes + of_backward * slopes;
-        let own = if replaces { 0 } else { bytes(elements, dtype) };
+        let own = if replaces { 0 } else { bytes(elements * self.parts_of_a_weight(), self.factors()) };
         let gradients = weights + own;
         let key_sums = gradients + of_backward * own;
         let [weights, gradients] = if replaces { [0, slopes] } else { [weights, gradients] };
@@ -341,8 +377,8 @@ impl<'a> Composed<'a> {
         for one in &self.matrices {
             gathered.push(end);
             if self.is_gathered(gathered.len() - 1) {
-                let tensor = self.tensor(one);
-                end += bytes(units * self.rows_of(one) * tensor.dims[tensor.dims.len() - 1], tensor.dtype);
+                let (dtype, width, rows) = self.copy_of(one);
+                end += bytes(units * rows * width, dtype);
             }
         }
         Regions { slopes, weights, gradients, key_sums, value_sums, keys: copies, values, gathered, end }
@@ -471,7 +507,6 @@ impl<'a> Composed<'a> {
     /// Returns the definitions before the body of a kernel whose blocks process rows of this many elements, and the
     /// number of threads of a block.
     fn definitions(&self, operands: &[Operand], elements: u64) -> (String, u32) {
-        let spec = self.spec;
         let places: String =
             operands.iter().enumerate().map(|(place, one)| format!("#define at_{} {place}\n", one.name)).collect();
         let has = |name: &str| u32::from(operands.iter().any(|one| one.name == name));
@@ -479,9 +514,9 @@ impl<'a> Composed<'a> {
         let before = format!(
             "{}#define PAGED 0\n#define RAGGED 0\ntypedef {} T;\ntypedef {} C;\n#define THREADS {threads}\n#define OPERANDS {}\n\
              #define GROUP {}\n#define BY_QUERY {}\n#define CAUSAL {}\n#define BIAS {}\n#define DLSE {}\n#define SLOPES {}\n\
-             {places}{}{}",
+             #define PARTS {}\n{places}{}{}",
             bounds(threads as u32),
-            c_type(spec.inputs[0].dtype),
+            c_type(self.factors()),
             c_type(self.sums()),
             operands.len(),
             self.together,
@@ -490,6 +525,7 @@ impl<'a> Composed<'a> {
             has(BIAS),
             has(DLSE),
             has("slopes"),
+            self.parts_of_a_weight(),
             super::text::PLACES,
             text::FUNCTIONS,
         );

@@ -9,6 +9,25 @@ __device__ inline u32 query_of_row(u32 row, u32 queries) { return BY_QUERY ? row
 __device__ inline i64 place_of_row(const Steps& steps, u32 row, u32 queries) {
   return BY_QUERY ? (i64)(row / GROUP) * steps.query + (i64)(row % GROUP) * steps.head : place(steps, row, queries);
 }
+#if PARTS > 1
+// Returns the most significant 8 bits of a number, and leaves the others in it.
+__device__ inline bf16 next_part(f32& x) {
+  const u32 bits = float_to_bits(x), high = x == x ? bits & 0xffff0000u : 0x7fc00000u;
+  x = (bits & 0x7f800000u) == 0x7f800000u ? 0.0f : x - bits_to_float(high);
+  bf16 part;
+  part.bits = (unsigned short)(high >> 16);
+  return part;
+}
+#endif
+// Stores a weight or a gradient of a score, or each of its parts in a row of its own.
+__device__ inline void store_factor(T* row, u64 columns, u32 key, C x) {
+#if PARTS > 1
+#pragma unroll
+  for (u32 part = 0; part < PARTS; part++) row[part * columns + key] = next_part(x);
+#else
+  store<C>(row[key], x);
+#endif
+}
 struct Highest { template <typename V> __device__ V operator()(V a, V b) const { return b > a || !(b == b) ? b : a; } };
 template <typename V, typename F> __device__ inline V across_block(V value, F join) {
   __shared__ V shared[THREADS / 32];
@@ -35,7 +54,7 @@ pub const ROW: &str = r#"  u64 number = blockIdx.x;
 #endif
   u32 from = first_key(query, queries, keys, window), to = last_key(query, queries, keys);
   const C* scores = (const C*)workspace + number * columns;
-  T* weights = (T*)(workspace + weights_at) + number * columns;
+  T* weights = (T*)(workspace + weights_at) + number * columns * PARTS;
   auto score = [&](u32 key) {
     C value = scores[key] * scale;
 #if BIAS
@@ -74,11 +93,11 @@ pub const WEIGHTS: &str = r#"  C top = LOWEST, total = 0;
 #pragma unroll
   for (u32 i = 0; i < HELD; i++) {
     u32 key = threadIdx.x + i * THREADS;
-    if (key < columns) store<C>(weights[key], key >= from && key < to ? held[i] * share : C(0));
+    if (key < columns) store_factor(weights, columns, key, key >= from && key < to ? held[i] * share : C(0));
   }
 #else
   for (u32 key = threadIdx.x; key < columns; key += THREADS)
-    store<C>(weights[key], key >= from && key < to ? f_exp(score(key) - base) * share : C(0));
+    store_factor(weights, columns, key, key >= from && key < to ? f_exp(score(key) - base) * share : C(0));
 #endif
   if (threadIdx.x == 0) *lse = total == 0 ? LOWEST : top + f_log(total);
 "#;
@@ -98,15 +117,15 @@ pub const SLOPES: &str = r#"  o += at[at_o] + member * s_o.head + place_of_row(s
   slopes += at[at_slopes] + member * s_slopes.head + place_of_row(s_slopes, own, queries);
 #endif
   const C* of_weights = (const C*)(workspace + slopes_at) + number * columns;
-  T* gradients = (T*)(workspace + gradients_at) + number * columns;
+  T* gradients = (T*)(workspace + gradients_at) + number * columns * PARTS;
   for (u32 key = threadIdx.x; key < columns; key += THREADS) {
     C weight = key >= from && key < to && log != LOWEST ? f_exp(score(key) - log) : C(0);
     C slope = weight == 0 ? C(0) : weight * (of_weights[key] - delta);
 #if SLOPES
     if (key < keys) store<C>(slopes[(i64)key * s_slopes.element], slope);
 #endif
-    store<C>(weights[key], weight);
-    store<C>(gradients[key], slope * scale);
+    store_factor(weights, columns, key, weight);
+    store_factor(gradients, columns, key, slope * scale);
   }
 "#;
 
@@ -145,6 +164,42 @@ pub const COPY: &str = r#"
 template <typename V, u32 PACK> __device__ inline void copy_row(const V* from, V* to, u32 size) {
   typedef Pack<V, PACK> Packed;
   for (u32 column = threadIdx.x; column < size / PACK; column += THREADS) ((Packed*)to)[column] = ((const Packed*)from)[column];
+}
+"#;
+
+/// Copies a row of `f32` numbers as their parts in the given order, each part a row of `width` columns; and adds the results of products of
+/// parts.
+pub const PARTS_OF_ROWS: &str = r#"
+template <u32 PACK, u32... ORDER> __device__ inline void divide_row(const f32* from, bf16* to, u32 size, u32 width) {
+  typedef Pack<f32, PACK> Numbers;
+  typedef Pack<bf16, PACK> Packed;
+  const u32 order[] = {ORDER...};
+  for (u32 column = threadIdx.x * PACK; column < width; column += THREADS * PACK) {
+    Numbers numbers;
+#pragma unroll
+    for (u32 i = 0; i < PACK; i++) numbers.at[i] = 0;
+    if (column < size) numbers = *(const Numbers*)(from + column);
+    Packed parts[PARTS];
+#pragma unroll
+    for (u32 part = 0; part < PARTS; part++)
+#pragma unroll
+      for (u32 i = 0; i < PACK; i++) parts[part].at[i] = next_part(numbers.at[i]);
+#pragma unroll
+    for (u32 place = 0; place < sizeof...(ORDER); place++) *(Packed*)(to + place * width + column) = parts[order[place]];
+  }
+}
+template <u32 PACK> __device__ inline void add_parts(const f32* from, f32* to, u32 size, u32 width) {
+  typedef Pack<f32, PACK> Packed;
+  for (u32 column = threadIdx.x * PACK; column < size; column += THREADS * PACK) {
+    Packed sum = *(const Packed*)(from + (PARTS - 1) * width + column);
+#pragma unroll
+    for (u32 part = PARTS - 1; part-- > 0;) {
+      Packed own = *(const Packed*)(from + part * width + column);
+#pragma unroll
+      for (u32 i = 0; i < PACK; i++) sum.at[i] += own.at[i];
+    }
+    *(Packed*)(to + column) = sum;
+  }
 }
 "#;
 

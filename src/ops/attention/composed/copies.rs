@@ -10,7 +10,7 @@ impl Composed<'_> {
     pub(super) fn gathering_kernel(&self, first: u64, units: u64, is_result: bool) -> Kernel {
         let gathered = self.gathered_operands(is_result);
         let operands: Vec<Operand> = gathered.iter().map(|&(_, one)| one).collect();
-        let of_a_unit = operands.iter().map(|one| self.rows_of(one)).max().unwrap_or(0);
+        let of_a_unit = operands.iter().map(|one| self.copy_of(one).2).max().unwrap_or(0);
         let mut params = self.operand_params(&operands, |_| Some(self.shape.axes));
         let regions = self.regions(self.at_once);
         params.extend(size_params(&self.shape, &[("of_a_unit", of_a_unit)]));
@@ -19,6 +19,7 @@ impl Composed<'_> {
         for (place, one) in gathered {
             let (name, tensor, rows) = (one.name, self.tensor(&one), self.rows_of(&one));
             let (width, dtype) = (tensor.dims[tensor.dims.len() - 1], c_type(tensor.dtype));
+            let (copy_dtype, copy_width, copy_rows) = self.copy_of(&one);
             let most = 16 / tensor.dtype.size();
             let pack = if in_packs(&tensor, most) { most } else { 1 };
             let row = match one.shared {
@@ -26,14 +27,27 @@ impl Composed<'_> {
                 false => format!("place_of_row(s_{name}, own, queries)"),
             };
             let outside = format!("{name} + at[at_{name}] + {row}");
-            let gathered = format!("({dtype}*)(workspace + {name}_at) + (number * {rows}u + own) * {width}u");
+            let first = format!("(number * {copy_rows}u + own) * {copy_width}u");
+            let gathered = format!("({}*)(workspace + {name}_at) + {first}", c_type(copy_dtype));
             let (from, to) = if is_result { (gathered, outside) } else { (outside, gathered) };
-            body += &format!("  if (own < {rows}u) copy_row<{dtype}, {pack}>({from}, {to}, {width}u);\n");
+            body += &match (self.gathered, is_result) {
+                (Gathered::Parts, false) => {
+                    let order = parts::order(one.shared);
+                    let sizes = format!("own < {rows}u ? {width}u : 0u, {}u", padded(width));
+                    format!("  if (own < {copy_rows}u) divide_row<{pack}, {order}>({from}, {to}, {sizes});\n")
+                }
+                (Gathered::Parts, true) => {
+                    let sizes = format!("{width}u, {}u", padded(width));
+                    format!("  if (own < {rows}u) add_parts<{pack}>({from}, {to}, {sizes});\n")
+                }
+                _ => format!("  if (own < {rows}u) copy_row<{dtype}, {pack}>({from}, {to}, {width}u);\n"),
+            };
             params.push(u64_param(&format!("{name}_at"), regions.gathered[place]));
             longest = longest.max(width / pack);
         }
         let (before, threads) = self.definitions(&operands, 4 * longest);
-        let before = format!("{before}{}", text::COPY);
+        let before =
+            format!("{before}{}", if self.gathered == Gathered::Parts { text::PARTS_OF_ROWS } else { text::COPY });
         let name = if is_result { "attention_results" } else { "attention_queries" };
         kernel(name, &before, &params, &body, units * of_a_unit, threads)
     }

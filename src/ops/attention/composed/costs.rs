@@ -16,6 +16,9 @@ const PER_WEIGHT: f64 = 30.0;
 const PER_THREAD: f64 = 350.0;
 const AHEAD: u64 = 4;
 
+/// Instructions that divide a part from a number, and store it.
+const PER_PART: f64 = 4.0;
+
 impl Composed<'_> {
     /// Returns the costs of the launches in order.
     pub fn launch_costs(&self) -> Vec<Cost> {
@@ -29,7 +32,7 @@ impl Composed<'_> {
     /// Returns the cost of a kernel before, between or behind the products.
     fn kernel_cost(&self, kernel: &Kernel) -> Cost {
         let Shape { keys, size, value_size, .. } = self.shape;
-        let (sum, own) = (self.sums().size(), self.spec.inputs[0].dtype.size());
+        let (sum, own) = (self.sums().size(), self.bytes_of_a_weight());
         let (blocks, threads) = (kernel.grid.iter().product::<u64>(), u64::from(kernel.block[0]));
         let copied = |read: u64, written: u64| Cost {
             read: Traffic::of(Space::Device, read),
@@ -55,19 +58,31 @@ impl Composed<'_> {
             }
             name => {
                 let operands = self.gathered_operands(name == "attention_results");
-                let of_a_unit = operands.iter().map(|(_, one)| self.rows_of(one)).max().unwrap_or(1);
-                let bytes: u64 = operands.iter().map(|(_, one)| self.rows_of(one) * self.row_bytes(one)).sum();
-                return copied(blocks / of_a_unit * bytes, blocks / of_a_unit * bytes);
+                let of_a_unit = operands.iter().map(|(_, one)| self.copy_of(one).2).max().unwrap_or(1);
+                let outside: u64 = operands.iter().map(|(_, one)| self.rows_of(one) * self.row_bytes(one)).sum();
+                let of_copy = |(dtype, width, rows): (DType, u64, u64)| dtype.size() * width * rows;
+                let inside: u64 = operands.iter().map(|(_, one)| of_copy(self.copy_of(one))).sum();
+                let [read, written] = if name == "attention_results" { [inside, outside] } else { [outside, inside] };
+                return copied(blocks / of_a_unit * read, blocks / of_a_unit * written);
             }
         };
         let scores = blocks * keys;
+        let stored = match self.gathered {
+            Gathered::Parts => (written / self.factors().size()) as f64 * PER_PART,
+            _ => 0.0,
+        };
         Cost {
-            instructions: PER_WEIGHT * scores as f64 + PER_THREAD * (blocks * threads) as f64,
+            instructions: (PER_WEIGHT + stored) * scores as f64 + PER_THREAD * (blocks * threads) as f64,
             special: scores as f64,
             waits: (passes * keys.div_ceil(threads * AHEAD)) as f64,
             exchanges: if &*kernel.source.name == "attention_weights" { 2.0 } else { 1.0 },
             ..copied(scores * read, scores * written)
         }
+    }
+
+    /// Bytes of a weight or of the gradient of a score.
+    fn bytes_of_a_weight(&self) -> u64 {
+        self.factors().size() * self.parts_of_a_weight()
     }
 
     /// Bytes of a row of an operand.
@@ -78,7 +93,7 @@ impl Composed<'_> {
 
     /// Bytes of the workspace that products and kernels read and write for a matrix of scores.
     fn scratch_of_a_unit(&self) -> u64 {
-        let (sum, own) = (self.sums().size(), self.spec.inputs[0].dtype.size());
+        let (sum, own) = (self.sums().size(), self.bytes_of_a_weight());
         // A product writes scores and a kernel reads them; the kernel writes weights and a product reads them. Two products read the
         // gradients of scores.
         let of_a_score = if self.is_backward() { 4 * sum + 5 * own } else { 2 * sum + 2 * own };
@@ -98,6 +113,7 @@ impl Composed<'_> {
         let of_a_bias = if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
         let units = self.members() * self.units.dims.iter().product::<u64>();
         let flops = |scores: f64| 2.0 * products * scores * sizes;
+        let of_parts = if self.gathered == Gathered::Parts { parts::OF_A_ROW as f64 } else { 1.0 };
         Cost {
             flops: flops(shape.pairs()),
             instructions: passes as f64 * (PER_SCORE + of_a_bias) * scores,
@@ -107,9 +123,9 @@ impl Composed<'_> {
             scratch: Traffic::of(Space::Device, self.scratch_of_a_unit() * units),
             blocks: (units * self.rows().div_ceil(TILE) * shape.keys.max(shape.value_size).div_ceil(TILE)).max(1),
             share: Cost::WHOLE_UNIT,
-            matrix: Some(arithmetic(spec)),
+            matrix: Some(self.arithmetic()),
             // The products include the masked scores of their extents.
-            tiling: Tiling { flops: flops(multiplied), ..Tiling::default() },
+            tiling: Tiling { flops: flops(multiplied) * of_parts, ..Tiling::default() },
             ..Cost::default()
         }
     }

@@ -38,14 +38,24 @@ impl Composed<'_> {
         let Shape { size, value_size, .. } = self.shape;
         let (by_rows, by_keys) = (self.extents(false), self.extents(true));
         let scores = |width: u64, a: Factor, b: Factor, c: Factor| {
-            let sizes = move |one: &Extent| (length(&one.rows), length(&one.keys), width);
+            let depth = if self.gathered == Gathered::Parts { parts::OF_A_ROW * padded(width) } else { width };
+            let sizes = move |one: &Extent| (length(&one.rows), length(&one.keys), depth);
             self.products(part, &by_rows, sizes, [(a, false), (b, true)], c)
         };
+        let in_parts = self.gathered == Gathered::Parts;
         let of_rows = |width: u64, a: Factor, b: Factor, c: Factor| {
+            if in_parts {
+                let sizes = |one: &Extent| (length(&one.rows), length(&one.keys));
+                return self.products_of_parts(part, &by_rows, sizes, [(a, false), (b, false)], c);
+            }
             let sizes = move |one: &Extent| (length(&one.rows), width, length(&one.keys));
             self.products(part, &by_rows, sizes, [(a, false), (b, false)], c)
         };
         let of_keys = |width: u64, a: Factor, b: Factor, c: Factor| {
+            if in_parts {
+                let sizes = |one: &Extent| (length(&one.keys), length(&one.rows));
+                return self.products_of_parts(part, &by_keys, sizes, [(a, true), (b, false)], c);
+            }
             let sizes = move |one: &Extent| (length(&one.keys), width, length(&one.rows));
             self.products(part, &by_keys, sizes, [(a, true), (b, false)], c)
         };
@@ -68,15 +78,59 @@ impl Composed<'_> {
         }
     }
 
-    /// Returns the products of `a` and `b` for these extents. The `bool` of a factor says whether memory holds its transpose.
+    /// Returns the products of weights, or of gradients of scores, with an operand for these extents; `sizes` returns the rows and the depth of
+    /// each. A product multiplies one part of the weights with the parts of the operand that it is multiplied with, which are adjacent columns.
+    /// So the results of different parts are in different columns, which the kernel behind the products adds.
+    fn products_of_parts(
+        &self,
+        part: &Part,
+        extents: &[Extent],
+        sizes: impl Fn(&Extent) -> (u64, u64),
+        [a, b]: [(Factor, bool); 2],
+        c: Factor,
+    ) -> Vec<Launch> {
+        let (mut all, columns) = (Vec::new(), self.columns());
+        let Factor::Operand(place) = b.0 else { unreachable!("the second factor is an operand") };
+        let (own, first) =
+            (&self.matrices[place], if self.matrices[place].shared { parts::IN_KEY } else { parts::IN_QUERY });
+        let width = self.copy_of(own).1 / parts::OF_A_ROW;
+        for index in 0..PARTS {
+            let with_width = |extent: &Extent| {
+                let (rows, depth) = sizes(extent);
+                (rows, (PARTS - index) * width, depth)
+            };
+            let mut products = self.gemms(part, extents, with_width, [a, b], c);
+            for product in &mut products {
+                product.a.offset += index * columns;
+                product.b.offset += first * width;
+                product.accumulate = index > 0;
+            }
+            all.extend(products.into_iter().map(|product| Launch::Gemm(product, None)));
+        }
+        all
+    }
+    /// Returns the launches of the products of `a` and `b` for these extents.
     fn products(
+        &self,
+        part: &Part,
+        extents: &[Extent],
+        sizes: impl Fn(&Extent) -> (u64, u64, u64),
+        factors: [(Factor, bool); 2],
+        c: Factor,
+    ) -> Vec<Launch> {
+        let products = self.gemms(part, extents, sizes, factors, c);
+        products.into_iter().map(|product| Launch::Gemm(product, None)).collect()
+    }
+
+    /// Returns the products of `a` and `b` for these extents. The `bool` of a factor says whether memory holds its transpose.
+    fn gemms(
         &self,
         part: &Part,
         extents: &[Extent],
         sizes: impl Fn(&Extent) -> (u64, u64, u64),
         [a, b]: [(Factor, bool); 2],
         c: Factor,
-    ) -> Vec<Launch> {
+    ) -> Vec<Gemm> {
         let product = |extent: &Extent| {
             let (m, n, k) = sizes(extent);
             Gemm {
@@ -87,13 +141,13 @@ impl Composed<'_> {
                 a: self.matrix(part, extent, a),
                 b: self.matrix(part, extent, b),
                 c: self.matrix(part, extent, (c, false)),
-                arithmetic: arithmetic(self.spec),
+                arithmetic: self.arithmetic(),
                 accumulate: part.member > 0 && matches!(c, Factor::Operand(place) if self.matrices[place].shared),
                 epilogue: None,
                 scales: None,
             }
         };
-        extents.iter().map(|extent| Launch::Gemm(product(extent), None)).collect()
+        extents.iter().map(product).collect()
     }
 
     /// Returns the part of a factor or of a result that belongs to an extent.
@@ -135,9 +189,8 @@ impl Composed<'_> {
                 return in_workspace(tensor.dtype, region, tensor.dims[tensor.dims.len() - 1], self.keys());
             }
             Factor::Operand(place) if self.is_gathered(place) => {
-                let tensor = self.spec.operand(self.matrices[place].index);
-                let width = tensor.dims[tensor.dims.len() - 1];
-                return in_workspace(tensor.dtype, regions.gathered[place], width, self.rows_of(&self.matrices[place]));
+                let (dtype, width, rows) = self.copy_of(&self.matrices[place]);
+                return in_workspace(dtype, regions.gathered[place], width, rows);
             }
             Factor::Operand(place) => {
                 let tensor = self.spec.operand(self.matrices[place].index);
@@ -161,10 +214,11 @@ impl Composed<'_> {
             }
             Factor::Scores => (self.sums(), 0),
             Factor::Slopes => (self.sums(), regions.slopes),
-            Factor::Weights => (self.spec.inputs[0].dtype, regions.weights),
-            Factor::Gradients => (self.spec.inputs[0].dtype, regions.gradients),
+            Factor::Weights => (self.factors(), regions.weights),
+            Factor::Gradients => (self.factors(), regions.gradients),
         };
-        in_workspace(dtype, region, self.columns(), self.rows())
+        let parts = if matches!(factor, Factor::Weights | Factor::Gradients) { self.parts_of_a_weight() } else { 1 };
+        in_workspace(dtype, region, self.columns() * parts, self.rows())
     }
 }
 
