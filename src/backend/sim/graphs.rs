@@ -49,3 +49,25 @@ impl Capture {
         CapturedGraph { nodes, last, branches, is_chain }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_has_no_branches() {
+        let is_chain = |dependencies: &[&[u32]]| {
+            let node = |after: &&[u32]| GraphNode {
+                action: Action::Mark(None),
+                priority: 0,
+                after: after.to_vec(),
+                observed: [None; 2],
+                counted: None,
+            };
+            Capture { nodes: dependencies.iter().map(node).collect(), ..Capture::default() }.graph().is_chain
+        };
+        assert!(is_chain(&[&[], &[0], &[1]]));
+        assert!(!is_chain(&[&[], &[], &[0, 1]]), "two roots");
+        assert!(!is_chain(&[&[], &[0], &[0]]), "two dependents of one node");
+    }
+}
