@@ -19,9 +19,11 @@ __device__ inline void take(Acc& a, C x, u64) {{ Acc b = {{x}}; a = join(a, b); 
     // A thread takes its terms in order, so it keeps the first of equal terms. If no term is better than `none`,
     // `settled` sets the position to that of the thread's first term.
     let place = |before: &str, none: &str| {
-        let no_better = if before == ">" { "<=" } else { ">=" };
         format!(
-            r#"struct Acc {{ C v; u32 place; }};
+            r#"{better}// Whether the better of two numbers is not the first one.
+__device__ inline bool differs(f64 best, f64 a) {{ return best != a && a == a; }}
+__device__ inline bool differs(f32 best, f32 a) {{ return float_to_bits(best) != float_to_bits(a); }}
+struct Acc {{ C v; u32 place; }};
 __device__ inline bool ahead(C x, C y) {{ return x {before} y || (x != x && y == y); }}
 __device__ inline Acc none() {{ Acc a = {{{none}, ~0u}}; return a; }}
 __device__ inline Acc join(Acc a, Acc b) {{
@@ -33,12 +35,14 @@ __device__ inline Acc shuffled(Acc a, int mask) {{
   return a;
 }}
 __device__ inline void take(Acc& a, C x, u64 place) {{
-  bool better = !(x {no_better} a.v) && a.v == a.v;
-  a.v = better ? x : a.v;
-  a.place = better ? (u32)place : a.place;
+  // Adding zero turns a negative zero, which equals zero, into zero.
+  const C best = better(a.v, x + C(0));
+  a.place = differs(best, a.v) ? (u32)place : a.place;
+  a.v = best;
 }}
 __device__ inline void settled(Acc& a, u64 first) {{ if (a.place == ~0u) a.place = (u32)first; }}
-"#
+"#,
+            better = better(before),
         )
     };
     match function {

@@ -450,7 +450,11 @@ impl Common<'_> {
         if stores && written == 1 {
             params.push(u64_param("out_step", split.steps[0]));
         }
-        let before = self.before(threads, beside, packs * results, across) + &self.compute_function(expression);
+        let mut before = self.before(threads, beside, packs * results, across) + &self.compute_function(expression);
+        if !terms {
+            let (block, resident) = (split.block(), split.resident());
+            before += &format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({block}, {resident})\n");
+        }
         launch(name, &before, &params, &body, split.blocks(), split.block() as u32)
     }
 

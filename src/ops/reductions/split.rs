@@ -33,6 +33,9 @@ const REGISTERS: u64 = 64;
 /// Number of blocks that are resident at the same time if a thread has 64 registers.
 const ONE_WAVE: u64 = RESIDENT_BLOCKS / 2;
 
+/// Number of resident threads per SM if a thread has 64 registers.
+const RESIDENT_THREADS: u64 = UNIT_THREADS / 2;
+
 /// Number of bytes in flight, of all threads together, above which the bandwidth does not rise.
 const ENOUGH_UNDER_WAY: u64 = UNITS * (48 << 10);
 
@@ -80,6 +83,12 @@ pub fn parts(blocks: u64, steps: u64, least: u64) -> u64 {
         true => (2 * RESIDENT_BLOCKS).div_ceil(blocks).min(steps / least).max(1),
         false => 1,
     }
+}
+
+/// Number of blocks of this many threads that an SM runs at the same time, if a thread has between 64 and 128 registers.
+fn resident(blocks: u64, threads: u64) -> u64 {
+    let most = (RESIDENT_THREADS / threads).max(1);
+    blocks.div_ceil(UNITS).clamp(most.div_ceil(2), most)
 }
 
 /// Results of the last launch: the only one, or the one that combines parts.
@@ -325,7 +334,14 @@ impl Split {
         };
         let parts = parts(held);
         let steps_of_a_part = pieces.div_ceil(threads * parts);
-        let under_way = steps_of_a_part.div_ceil(steps_of_a_part.div_ceil(ahead(held)).max(1));
+        // With 64 registers, a thread with eight results has room for half as many loads, as has one with several sums of each result.
+        let is_full = resident(blocks(held) * parts, threads * beside) == RESIDENT_THREADS / (threads * beside);
+        let has_many = held == 1 && (is_full || matches!(function, Function::Sums(_)));
+        let ahead = match along == Along::Results && has_many {
+            true => ahead(held).min(REGISTERS / (2 * pack) / inputs).max(1),
+            false => ahead(held),
+        };
+        let under_way = steps_of_a_part.div_ceil(steps_of_a_part.div_ceil(ahead).max(1));
         let last = Last { kept: kept.clone(), results, parts, left: LeftOver::default() };
         Split {
             kept,
@@ -397,6 +413,12 @@ impl Split {
         self.groups().div_ceil(self.beside * self.held) * self.parts
     }
 
+    /// Number of blocks of the first launch that an SM runs at the same time. The compiler lets a thread have so many registers that they
+    /// fit. Without such a limit, it would delay loads to use fewer registers.
+    pub fn resident(&self) -> u64 {
+        resident(self.blocks(), self.block())
+    }
+
     /// Returns the shape of the second launch: number of results that a block computes, of threads per result, and of
     /// blocks.
     pub fn second(&self) -> (u64, u64, u64) {
@@ -456,5 +478,25 @@ impl Split {
             ..Cost::default()
         };
         vec![first, second]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The maxima of columns fill the device with 528 blocks, and those of fewer rows with 378, so that an SM has three blocks.
+    #[test]
+    fn threads_of_a_full_device_load_fewer_packs_of_eight() {
+        let split = |dtype, dims: &[u64], axis: usize| {
+            let kept: Vec<u64> = (0..dims.len()).filter(|&other| other != axis).map(|other| dims[other]).collect();
+            let (x, y) = (Tensor::packed(dtype, dims), Tensor::packed(dtype, &kept));
+            let spec = Spec::new(&Reduce(Function::Max), Attrs::default(), vec![x], vec![y]);
+            let split = Split::of(&spec, &Extent::along(x.dims, axis), DType::F32, Function::Max);
+            (split.pack, split.blocks(), split.resident(), split.under_way)
+        };
+        assert_eq!(split(DType::BF16, &[11, 8, 25_920, 16], 2), (8, 528, 4, 4));
+        assert_eq!(split(DType::F16, &[568, 48_296], 0), (8, 378, 3, 8));
+        assert_eq!(split(DType::F32, &[300, 400, 640], 1), (4, 1500, 4, 8));
     }
 }

@@ -63,6 +63,9 @@ impl Operation for Scan {
     }
 
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        if copies(spec) {
+            return vec![elementwise::cost(&Expression::identity(), spec)];
+        }
         if let Some(tiles) = Tiles::of(spec) {
             return tiles.launch_costs(spec);
         }
@@ -103,6 +106,9 @@ impl Operation for Scan {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        if copies(spec) {
+            return vec![elementwise::launch(self.name(), &Expression::identity(), spec)];
+        }
         if let Some(tiles) = Tiles::of(spec) {
             return tiles.launches(self, spec);
         }
@@ -130,6 +136,11 @@ impl Scan {
 /// Returns the dimension of the scan.
 fn axis(spec: &Spec) -> usize {
     axis::of(&spec.attrs, spec.inputs[0].dims.len())
+}
+
+/// Whether each line has a single element, so that the scan only converts it.
+fn copies(spec: &Spec) -> bool {
+    spec.inputs[0].dims[axis(spec)] == 1
 }
 
 /// Whether the scan begins with the last element.
