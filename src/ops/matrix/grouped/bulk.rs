@@ -75,27 +75,16 @@ template <int COUNT, bool ROWS> __device__ inline void keep_terms(u16* boxes, u3
 #if MAPS_C
 // Waits until at most `LEFT` of this thread's copies from shared memory still read it.
 template <int LEFT> __device__ inline void wait_for_reads() { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(LEFT) : "memory"); }
-// Writes a tile from the sums of all warps. Boxes of 16 rows are copied while the next tile is multiplied. A box of a group's last rows,
-// behind which other groups have theirs, is written by the lanes. `turn` counts the boxes of the warp.
-__device__ inline void copy_results(const TensorMap& map, O* c, const Strides& sc, const Place& place, u32 columns, const Sums (&sum)[MT][NT],
-                                    O* room, u32& turn) {
+// Writes a tile from the sums of all warps: boxes of 16 rows, which are copied while the next tile is multiplied. `turn` counts the boxes
+// of the warp.
+__device__ inline void copy_results(const TensorMap& map, const Place& place, u32 columns, const Sums (&sum)[MT][NT], O* room, u32& turn) {
   const int WIDTH = CHUNK * 16;
   u32 warp = threadIdx.x / LANES;
   EACH(m, MT) {
     u32 row = place.row + row_of(warp, m);
-    bool all = IN_DEPTH || (row >= place.row_begin && row + 16 <= place.row_end);
     EACH(n, NT / CHUNK) {
       u32 column = place.column + n * WIDTH;
       if (row >= place.row_end || column >= columns) continue;
-      if (!all) {
-        if (lane_of() == 0) wait_for_reads<0>();
-        WARP_BARRIER;
-        EACH(half, 2) {
-          const int COUNT = CHUNK / 2;
-          store_chunk<COUNT>(c, sc, place, columns, warp, m, n * CHUNK + half * COUNT, sum[m] + n * CHUNK + half * COUNT, room, true, true);
-        }
-        continue;
-      }
       O* to = room + turn % ROOMS * (16 * 64);
       turn++;
       if (lane_of() == 0) wait_for_reads<ROOMS - 1>();
@@ -110,7 +99,7 @@ __device__ inline void copy_results(const TensorMap& map, O* c, const Strides& s
       WARP_BARRIER;
       if (lane_of() == 0) {
         asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];\ncp.async.bulk.commit_group;"
-          :: "l"(&map), "r"(shared_address(to)), "r"(column), "r"(row), "r"(IN_DEPTH ? place.group : 0) : "memory");
+          :: "l"(&map), "r"(shared_address(to)), "r"(column), "r"(row), "r"(place.group) : "memory");
       }
     }
   }
@@ -230,7 +219,7 @@ pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
 #endif
 #if MAPS_C
       if (work.steps > 0) {
-        copy_results(map_c, c, sc, place, columns, sum, room, turn);
+        copy_results(map_c, place, columns, sum, room, turn);
         continue;
       }
 #endif

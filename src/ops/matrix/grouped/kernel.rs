@@ -70,8 +70,8 @@ pub const MIN_STEPS_OF_PARTS: u64 = 12;
 const SMALL_STEP: u64 = 400;
 /// Maximum number of whole tiles of a block that takes them from a list.
 const MAX_OWN: u64 = 64;
-/// Estimated time in ns of assigning the tiles of a group to blocks.
-const ASSIGNMENT: u64 = 300;
+/// Time in ns of assigning the tiles of a group to blocks: 26 µs for 34 groups on an H200 (docs/measurements/2026-11-28-lists-of-tiles.md).
+const ASSIGNMENT: u64 = 760;
 
 /// Time in ns of building the table of groups.
 const TABLE: f64 = 2500.0;
@@ -421,7 +421,8 @@ impl Tiling {
             return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads)];
         }
         let packs_c = in_packs(c, 16 / c.dtype.size());
-        let maps_c = self.cluster.is_some() && packs_c && c.dtype.size() == 2;
+        // Groups of rows end anywhere, and the last rows of a tile would be those of another group.
+        let maps_c = in_depth && self.cluster.is_some() && packs_c && c.dtype.size() == 2;
         let before = format!(
             "{}{types}#define MAPS_C {}\n#define ROOMS {}\n#define PACKS_A {}\n#define PACKS_B {}\n#define LIES_A {}\n#define LIES_B {}\n#define PACKS_C {}\n#define MIN_STEPS {}\n\
              #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define AT_ONCE {}\n#define MAX_OWN {MAX_OWN}\n#define LIST_GROUPS {}\n\
