@@ -47,3 +47,6 @@ id! {
     /// An event of a schedule.
     EventId,
 }
+
+/// Maximum number of ranks of a world that is checked: each may have a program of its own.
+pub const MAX_RANKS: i64 = 16384;

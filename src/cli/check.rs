@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Args;
 use miette::Diagnostic;
 
-use crate::base::{counted, shell, visible};
+use crate::base::{MAX_RANKS, counted, shell, visible};
 use crate::compile::{BoxedDiagnostic, Compiled, RankCount, boxed};
 use crate::config::{Expected, RonKind, Scenario, Settings};
 use crate::ops::user_kernel;
@@ -17,8 +17,8 @@ use crate::schedule::{self, Topology};
 use super::diagnostics::{self, FileResults};
 use super::error::CliError;
 use super::{
-    CliResult, ConfigArgs, MAX_RANKS, WorkloadArgs, ab, backends, container, exec, kinds, library, load, output,
-    project, scenario as scenarios, suite, sweep,
+    CliResult, ConfigArgs, WorkloadArgs, ab, backends, container, exec, kinds, library, load, output, project,
+    scenario as scenarios, suite, sweep,
 };
 
 #[derive(Debug, Args)]

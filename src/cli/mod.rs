@@ -283,9 +283,6 @@ fn with_output_check(code: u8, how: DiagnosticFormat) -> u8 {
     }
 }
 
-/// Maximum number of ranks of a world that is checked: each may have a program of its own.
-const MAX_RANKS: i64 = 16384;
-
 /// Success.
 const DONE: u8 = 0;
 /// An expectation failed, or a file is not formatted.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use miette::{Diagnostic, Severity};
 
+use crate::base::MAX_RANKS;
 use crate::compile::RankCount;
 use crate::config::Profile;
 use crate::measure::record::FusionRecord;
@@ -19,8 +20,7 @@ use super::diagnostics;
 use super::error::{CliError, InputError};
 use super::passed::exec_args;
 use super::{
-    CliResult, ConfigArgs, DIFFERENT, DONE, MAX_RANKS, WorkloadArgs, backends, container, exec, load, output, outputs,
-    suite,
+    CliResult, ConfigArgs, DIFFERENT, DONE, WorkloadArgs, backends, container, exec, load, output, outputs, suite,
 };
 use crate::render::DiagnosticFormat;
 

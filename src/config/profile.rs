@@ -240,8 +240,8 @@ pub struct HostMemory {
 impl HostMemory {
     /// The time of a value for a profile that does not give it.
     fn value() -> SourcedFigure {
-        let source = "H100, measured: eight threads compute AdamW at 17.55 GB/s, 12.8 ns a parameter and thread, of which 28 bytes take \
-                      2.3 ns; it has seven values (docs/measurements/2026-11-25-workloads.md)";
+        let source = "assumed: as beside an H100, where eight threads compute AdamW at 17.55 GB/s, 12.8 ns a parameter and thread; 28 \
+                      bytes at 12 GB/s (assumed) take 2.3 ns, and it has seven values (docs/measurements/2026-11-25-workloads.md)";
         SourcedFigure(1.5, source.to_owned())
     }
 }

@@ -193,7 +193,7 @@ pub fn shares<'a, I: Iterator<Item = OperationAccesses<'a>>>(accesses: impl Fn()
 
 /// The mean of the shares of [`shares`] with each of these caches, which are empty.
 ///
-/// All caches share a pass over the accesses, because finding the operands of an access takes as long as looking up their pages.
+/// A single pass over the accesses serves every cache, because finding the operands of an access takes as long as looking up their pages.
 fn shares_of<'a, I: Iterator<Item = OperationAccesses<'a>>>(
     accesses: impl Fn() -> I,
     otherwise: impl Fn(&OperationAccesses) -> u8,

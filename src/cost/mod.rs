@@ -103,10 +103,10 @@ pub fn flush(profile: &Profile) -> Task {
     Task::Kernel { blocks: 1, share: 1, block_time: 0.0, busy, floor: profile.kernel_floor.value() }
 }
 
-/// Time in ns by which a node of a graph with several branches starts later after a flush.
+/// Time in ns by which a node of a graph starts later after a flush, unless all nodes form one chain.
 ///
 /// The device keeps the launch of each node in its memory: a description, and then the arguments. A flush removes both from the cache. The
-/// front end reads a single branch ahead, but not several.
+/// front end reads a chain ahead, but not several branches.
 pub fn cold_node(profile: &Profile) -> f64 {
     2.0 * (profile.memory_wait.value() - profile.cache_wait.value()).max(0.0)
 }

@@ -1,4 +1,4 @@
-//! A rank of a world, as the earlier stages hand it over.
+//! The program, plan and schedule of one rank.
 
 use crate::model::Program;
 use crate::plan::{Plan, RankPlan};

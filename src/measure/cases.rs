@@ -298,7 +298,7 @@ impl Cases {
             Ok::<bool, String>(line.ends_with(b"\n"))
         };
         if !next(&mut line)? {
-            // A beginning of a header was left by an interrupted run; any other content is from elsewhere.
+            // An interrupted run leaves part of a header. Another program wrote any other content.
             let same = line.iter().zip(BEGINNING).all(|(a, b)| a == b);
             return if same { Ok(None) } else { Err(NO_HEADER.to_owned()) };
         }

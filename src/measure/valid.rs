@@ -206,23 +206,25 @@ fn check_collective(collective: &CollectiveRecord, at: &str) -> Checked {
     same_length(collective.wait_ns.len(), ranks, &format!("{at}.wait_ns"), "ranks")
 }
 
-/// Fails unless reports can add up all times of the record. A moment of a host's clock, in `origins`, may be larger: reports
+/// Fails unless reports can add up all times of a variant. A moment of a host's clock, in `origins`, may be larger: reports
 /// only take differences of two.
 fn check_sizes(record: &RunRecord) -> Checked {
-    let variants = serde_json::to_value(&record.variants).map_err(|error| error.to_string())?;
-    let mut count = 1;
-    each_time(&variants, &mut String::new(), false, &mut |_, _| {
-        count += 1;
-        Ok(())
-    })?;
     // A quarter: reports take differences of two sums and add an offset.
     let most = i64::MAX as u64 / 4;
-    each_time(&variants, &mut "variants".to_owned(), false, &mut |at, time| {
-        let most = if at.contains(".origins[") { most } else { most / count };
-        match time.unsigned_abs() <= most {
-            true => Ok(()),
-            false => Err(format!("`{at}` is {time}, and no run takes as many nanoseconds")),
-        }
+    record.variants.iter().enumerate().try_for_each(|(number, variant)| {
+        let variant = serde_json::to_value(variant).map_err(|error| error.to_string())?;
+        let mut count = 1;
+        each_time(&variant, &mut String::new(), false, &mut |_, _| {
+            count += 1;
+            Ok(())
+        })?;
+        each_time(&variant, &mut format!("variants[{number}]"), false, &mut |at, time| {
+            let most = if at.contains(".origins[") { most } else { most / count };
+            match time.unsigned_abs() <= most {
+                true => Ok(()),
+                false => Err(format!("`{at}` is {time}, and no run takes as many nanoseconds")),
+            }
+        })
     })
 }
 

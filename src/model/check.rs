@@ -295,8 +295,7 @@ impl<'a> Checker<'a> {
         self.locals.enter();
         known.for_each(|(symbol, span)| self.locals.add(true, symbol, span));
         for ty in params.iter().filter_map(|param| param.ty.as_ref()) {
-            let place = if ty.as_name().is_some() { NameRole::ArgumentType } else { NameRole::Any };
-            self.expr_at(ty, place);
+            self.expr_at(ty, NameRole::ArgumentType);
         }
         self.block(body);
         self.locals = Locals::default();

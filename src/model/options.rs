@@ -145,13 +145,14 @@ impl Analyzer<'_> {
     }
 }
 
-/// Help for a number of another quantity; `None` if an option needs a plain number.
+/// Help for a number of another quantity; `None` if an option needs a plain number and has one.
 fn with_unit(needed: Dimension, plain: bool) -> Option<String> {
     let (quantity, example) = match needed {
         Dimension::TIME => ("a time", "10us"),
         Dimension::BYTES => ("a size in bytes", "64MiB"),
         Dimension::FLOPS => ("a number of operations", "2GFLOP"),
-        _ => return None,
+        _ if plain => return None,
+        _ => return Some("write a plain number, without a unit".to_owned()),
     };
     Some(match plain {
         true => format!("write its unit after it: `{example}`"),

@@ -42,10 +42,7 @@ impl Analyzer<'_> {
             Some(number) => Ok(Some(Some(number))),
             None => {
                 let (why, help) = match world {
-                    1 => (
-                        "there is one rank, 0".to_owned(),
-                        format!("check or run it on more: `--ranks {}`", number.max(1).saturating_add(1)),
-                    ),
+                    1 => ("there is one rank, 0".to_owned(), ops::more_ranks(number)),
                     _ => (
                         format!("there are {world}, 0 to {}", world - 1),
                         "`%` wraps: `at (rank + 1) % world`; exclude ranks that have no receiver: \

@@ -364,7 +364,7 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
         }
         NameRole::Operand => format!("declare it above: `buffer {name}: f32[4]`"),
         NameRole::ArgumentType => {
-            "only tensors have a type, such as `x: f32[8]`: leave out that of another argument".to_owned()
+            "write the type of a tensor, such as `f32[8]`; an argument that is no tensor has no type".to_owned()
         }
         NameRole::Label => format!("give an operation above that label: `{name}: nop()`"),
         NameRole::LabelFamily => format!("give an operation above that label: `{name}[i]: nop()`"),

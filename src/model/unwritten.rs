@@ -17,9 +17,10 @@ const MAX_COMPARISONS: usize = 1 << 24;
 const OUTPUT_HELP: &str = "an output that is a type is new memory, and this operation reads it, as with `accumulate: true`: write a \
                            buffer instead that has contents";
 
-/// Help for a read of a `buffer` of a block.
-const BUFFER_HELP: &str = "a `buffer` of a block is uninitialized at the beginning of an iteration: let an operation above write it, \
-                           `-> …`, declare it with `= zeros`, or declare it outside of the step, where it is filled before the run";
+/// Help for a read of a `buffer` of a block, or of an output that a `def` declares.
+const BUFFER_HELP: &str = "a `buffer` of a block, and an output whose type a `def` declares, are uninitialized at the beginning: let an \
+                           operation above write it, `-> …`; a buffer can also be declared with `= zeros`, or outside of the \
+                           step, where it is filled before the run";
 
 /// Every read of scratch memory that has not been written completely earlier in the iteration, or in one of the
 /// `blocks` around the iterations.

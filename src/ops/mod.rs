@@ -100,7 +100,8 @@ pub use check::{
     check_exchange, compare,
 };
 pub use collectives::{
-    Batch, BatchMember, BusBytes, Team, assumes_size, bus_bytes, has_unknown_size, moves_unknown_size, parts,
+    Batch, BatchMember, BusBytes, Team, assumes_size, bus_bytes, has_unknown_size, more_ranks, moves_unknown_size,
+    parts,
 };
 pub use compiled::Resources;
 pub use copies::{copied, is_whole_copy};

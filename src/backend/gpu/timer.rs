@@ -20,6 +20,9 @@ const PAIRS: usize = 64;
 /// Number of rounds, of which only the last counts: an idle device first raises its clock.
 const ROUNDS: usize = 20;
 
+/// Shortest time allowed for a round: an idle device, or one that other processes use, takes a while to begin.
+const MIN_ROUND_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// Longest time allowed for a round. Its kernels take microseconds, so a device that takes longer is stuck.
 const MAX_ROUND_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -57,9 +60,10 @@ impl From<Box<Fault>> for TimerMeasurement {
 }
 
 /// Measures the overhead of stamps and of an empty kernel. `cache` is the folder for the two kernels; `None` disables
-/// caching. `timeout` is the time allowed for a round, if it is shorter than `MAX_ROUND_TIMEOUT`.
+/// caching. `timeout` is the time allowed for a round, within
+/// `MIN_ROUND_TIMEOUT` and `MAX_ROUND_TIMEOUT`.
 pub fn measure<A: Api>(api: &A, cache: Option<&Path>, timeout: Nanos) -> TimerMeasurement {
-    let timeout = timeout.duration().min(MAX_ROUND_TIMEOUT);
+    let timeout = timeout.duration().clamp(MIN_ROUND_TIMEOUT, MAX_ROUND_TIMEOUT);
     match prepared(api, cache, timeout) {
         Ok(timer) => TimerMeasurement::Timer(timer),
         Err(other) => other,

@@ -56,6 +56,7 @@ struct SimDriver {
     /// For each gate, the task that holds it while it is closed; `None` while it is open.
     gates: Vec<Option<TaskId>>,
     capture: Option<Capture>,
+    /// True from a flush to the next graph.
     flushed: bool,
     observing: bool,
     /// The stamp that the start of the next operation records; `None` if it records none.

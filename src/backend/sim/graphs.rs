@@ -22,7 +22,7 @@ pub struct CapturedGraph {
     pub last: Vec<u32>,
     /// Number of nodes without dependencies.
     pub branches: u32,
-    /// True if each node depends on the one before it alone.
+    /// True if the nodes run one after the other: each depends on the one before it.
     pub is_chain: bool,
 }
 
@@ -45,7 +45,7 @@ impl Capture {
         }
         let last = (0..nodes.len() as u32).filter(|&node| !waited[node as usize]).collect();
         let branches = nodes.iter().filter(|node| node.after.is_empty()).count() as u32;
-        let is_chain = nodes.iter().zip(0..).skip(1).all(|(node, number): (_, u32)| node.after == [number - 1]);
+        let is_chain = nodes.iter().zip(0..).skip(1).all(|(node, number): (_, u32)| node.after.contains(&(number - 1)));
         CapturedGraph { nodes, last, branches, is_chain }
     }
 }
@@ -67,6 +67,7 @@ mod tests {
             Capture { nodes: dependencies.iter().map(node).collect(), ..Capture::default() }.graph().is_chain
         };
         assert!(is_chain(&[&[], &[0], &[1]]));
+        assert!(is_chain(&[&[], &[0], &[0, 1]]), "a dependency of the one before, too");
         assert!(!is_chain(&[&[], &[], &[0, 1]]), "two roots");
         assert!(!is_chain(&[&[], &[0], &[0]]), "two dependents of one node");
     }

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::OpId;
 use crate::base::computing::compute;
-use crate::exec::{ExecError, Inspected, Launched, MatchBy, RankSchedule, Ranks};
+use crate::exec::{ExecError, Inspected, Launched, MatchBy, Ranks};
+use crate::model::Program;
 use crate::ops::{self, Check, Collective, CollectiveKind, Launch, RankOperands, Spec, Tensor, TensorBytes};
 
 /// Identifies matching operations of several ranks in an iteration.
@@ -111,8 +112,11 @@ pub fn shared(ranks: &Ranks, own: Result<Vec<Contribution>, ExecError>) -> Resul
     Ok(all)
 }
 
+/// A rank's number in the world, and the program of the part of the run that is checked.
+pub type NumberedProgram<'a> = (u32, &'a Program);
+
 /// Compares the devices' results with those computed from all contributions.
-pub fn check(ranks: &[RankSchedule], brought: &[Contribution], left: &[DeviceOutputs]) -> Vec<CheckResult> {
+pub fn check(ranks: &[NumberedProgram], brought: &[Contribution], left: &[DeviceOutputs]) -> Vec<CheckResult> {
     let mut contributions: BTreeMap<&MatchKey, (Vec<&Contribution>, Vec<&DeviceOutputs>)> = BTreeMap::new();
     brought.iter().for_each(|one| contributions.entry(&one.key).or_default().0.push(one));
     left.iter().for_each(|one| contributions.entry(&one.key).or_default().1.push(one));
@@ -127,7 +131,7 @@ pub fn check(ranks: &[RankSchedule], brought: &[Contribution], left: &[DeviceOut
 }
 
 /// Checks a collective or a copy between ranks.
-fn together(ranks: &[RankSchedule], brought: &[&Contribution], left: &[&DeviceOutputs]) -> Vec<CheckResult> {
+fn together(ranks: &[NumberedProgram], brought: &[&Contribution], left: &[&DeviceOutputs]) -> Vec<CheckResult> {
     let mut members = brought.to_vec();
     members.sort_by_key(|one| one.rank);
     let left_by = |rank: usize| left.iter().find(|left| left.rank == rank);
@@ -148,12 +152,12 @@ fn together(ranks: &[RankSchedule], brought: &[&Contribution], left: &[&DeviceOu
 /// Checks the sends and receives of a communicator: the n-th send of one rank to another matches the n-th receive
 /// there.
 fn transfers(
-    ranks: &[RankSchedule],
+    ranks: &[NumberedProgram],
     members: &[u32],
     brought: &[&Contribution],
     left: &[&DeviceOutputs],
 ) -> Vec<CheckResult> {
-    let number = |rank: usize| members.iter().position(|member| *member == ranks[rank].number).unwrap_or(0) as u32;
+    let number = |rank: usize| members.iter().position(|member| *member == ranks[rank].0).unwrap_or(0) as u32;
     let mut sent: BTreeMap<(u32, u32), VecDeque<TensorBytes>> = BTreeMap::new();
     for one in brought {
         let spec = spec(ranks, one.rank, one.op);
@@ -190,8 +194,8 @@ fn transfers(
     found
 }
 
-fn spec<'a>(ranks: &[RankSchedule<'a>], rank: usize, (step, op): (usize, OpId)) -> &'a Spec {
-    let program = ranks[rank].program;
+fn spec<'a>(ranks: &[NumberedProgram<'a>], rank: usize, (step, op): (usize, OpId)) -> &'a Spec {
+    let (_, program) = ranks[rank];
     program.op_spec(program.cycle[step].op(op)).expect("only what runs meets others")
 }
 

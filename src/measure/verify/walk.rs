@@ -12,7 +12,7 @@ use crate::exec::{self, Backend, Control, ExecError, Inspection, LaunchMode, Ran
 use crate::ops::{self, Method, TensorBytes, user_kernel};
 
 use super::BEYOND;
-use super::collectives::{self, CheckResult, Contribution, DeviceOutputs, MatchKey};
+use super::collectives::{self, CheckResult, Contribution, DeviceOutputs, MatchKey, NumberedProgram};
 use super::memory::VerifiedMemory;
 use super::record::{CheckedOperations, WrongLaunch};
 
@@ -125,14 +125,11 @@ impl<'a> Verifier<'a> {
         Ok(read.then(|| (room.bytes[0].as_slice(), memories[own].bytes(at, bytes))))
     }
 
-    /// The ranks with the programs of a part of the run.
-    fn verified(&self, part: RunPart) -> Vec<RankSchedule<'a>> {
+    /// The programs of a part of the run.
+    fn verified(&self, part: RunPart) -> Vec<NumberedProgram<'a>> {
         let of_part = |rank: &RankSchedule<'a>| match part {
-            RunPart::Iteration(_) => *rank,
-            RunPart::Block(which) => {
-                let program = rank.program.around.get(which).map_or(rank.program, |block| block);
-                RankSchedule { program, ..*rank }
-            }
+            RunPart::Iteration(_) => (rank.number, rank.program),
+            RunPart::Block(which) => (rank.number, rank.program.around.get(which).map_or(rank.program, |block| block)),
         };
         self.ranks.iter().map(of_part).collect()
     }
@@ -252,7 +249,7 @@ impl<'a> Verifier<'a> {
 
     /// Records the result of a launch.
     fn note(&mut self, mode: LaunchMode, part: RunPart, CheckResult { rank, op: (step, id), checks }: &CheckResult) {
-        let (RankSchedule { number, program, .. }, step, id) = (self.verified(part)[*rank], *step, *id);
+        let ((number, program), step, id) = (self.verified(part)[*rank], *step, *id);
         let op = program.cycle[step].op(id);
         let name = program.op_name(op);
         // The name is looked up before it is copied, since a loop brings many operations of one name.

@@ -22,17 +22,19 @@ pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarni
     let missing_arrows = missing_arrows(ast, program);
     // For each location, the first such operation; `None` once an operation there has been read.
     let mut found: FxHashMap<SrcSpan, Option<(String, &str)>> = FxHashMap::default();
-    let around = program.around.iter().map(|(block, program)| (program.as_ref(), block.name()));
-    for (program, block) in std::iter::once((program, "iteration")).chain(around) {
+    let around = program.around.iter().map(|(block, program)| (program.as_ref(), Some(block.name())));
+    for (program, block) in std::iter::once((program, None)).chain(around) {
         for step in &program.cycle {
             let read = read(program, step);
             for op in step.ids() {
                 let info = step.op(op);
-                let meant = block != "iteration"
+                let meant = block.is_some()
                     || missing_arrows.contains_key(&info.span)
                     || reads_computed(program, step, op, &written);
                 let unread = meant && is_unread(program, step, op, &read);
-                let entry = found.entry(info.span).or_insert_with(|| unread.then(|| (program.op_text(info), block)));
+                let entry = found
+                    .entry(info.span)
+                    .or_insert_with(|| unread.then(|| (program.op_text(info), block.unwrap_or("iteration"))));
                 if !unread {
                     *entry = None;
                 }

@@ -16,7 +16,7 @@ pub use gather::Copying;
 pub use reduce::Reducing;
 pub use transfer::{Barrier, Transfer};
 
-use crate::base::GroupId;
+use crate::base::{GroupId, MAX_RANKS};
 
 use super::*;
 
@@ -87,6 +87,14 @@ fn flat_output(call: &Call, dtype: DType, count: u64, dims: Option<Dims>) -> Res
     }
 }
 
+/// Help for a rank that a world of one rank does not have.
+pub fn more_ranks(number: i64) -> String {
+    match number {
+        1..MAX_RANKS => format!("check or run it on more: `--ranks {}`", number + 1),
+        _ => "ranks count from 0".to_owned(),
+    }
+}
+
 /// Returns the number of a rank in the group, from an option.
 fn member(call: &Call, option: &'static str) -> Result<u32, OpError> {
     let (number, ranks) = (call.attrs.int(option), call.team.ranks);
@@ -96,10 +104,7 @@ fn member(call: &Call, option: &'static str) -> Result<u32, OpError> {
         return Ok(number);
     }
     let (why, help) = match ranks {
-        1 => (
-            "there is one rank, 0".to_owned(),
-            format!("check or run it on more: `--ranks {}`", number.max(1).saturating_add(1)),
-        ),
+        1 => ("there is one rank, 0".to_owned(), more_ranks(number)),
         _ => (
             format!("the group has {ranks} ranks, 0 to {}", ranks - 1),
             "a group numbers its own ranks from 0; `%` wraps: `(rank + 1) % world`".to_owned(),

@@ -470,10 +470,12 @@ fn missing(place: &FailurePoint) -> Option<String> {
         }
         Rule::stmt_piece if place.expects("(") && statement_of_python(place).is_some() => statement_of_python(place),
         Rule::stmt_piece if place.expects("(") && place.rest.starts_with('[') && place.before.contains(':') => {
-            let slice = format!("{}{}", place.word_before(), place.rest.trim_end());
-            if !slice.contains('\n') && (!slice.ends_with(']') || slice.contains("->")) {
-                return Some(computed(place.before, place.rest.trim_end()));
+            let rest = place.rest.trim_end();
+            let more = after_brackets(rest);
+            if !rest.contains('\n') && !more.is_empty() {
+                return Some(computed(place.before, rest));
             }
+            let slice = format!("{}{rest}", place.word_before());
             Some(format!(
                 "an operation has parentheses: `copy({slice} -> y)` copies a slice, which other operations read in place"
             ))
@@ -516,6 +518,16 @@ fn statement_of_python(place: &FailurePoint) -> Option<String> {
         '+' | '-' | '*' | '/' => Some(computed(before, rest)),
         _ => None,
     }
+}
+
+/// Text after the brackets that a text begins with; empty if they do not close.
+fn after_brackets(text: &str) -> &str {
+    let mut depth = 0;
+    let close = text.find(|sign: char| {
+        depth += i32::from(sign == '[') - i32::from(sign == ']');
+        depth == 0
+    });
+    close.map_or("", |close| text[close..].strip_prefix(']').unwrap_or_default().trim_start())
 }
 
 /// Help for arithmetic in the place of a call, which may follow a label. `rest` is the text after `before`.
