@@ -6,7 +6,7 @@
 /// "Stream-K: work-centric parallel decomposition for dense matrix-matrix multiplication on the GPU", 2023). A second
 /// kernel adds up the parts of a tile. If whole tiles take no longer, since groups are parts of the depth and each block takes
 /// the next tile as soon as it is free, blocks share none: they would read parts of the factors at different times, which the L2
-/// cache then holds for none of them. Blocks assign tiles so only if the time that this saves at most is longer than the assignment.
+/// cache then holds for none of them. Blocks assign tiles so only if this takes at most half of the time that it can save.
 /// The assignment of tiles and steps to blocks depends only on the ends of the groups, so results are reproducible.
 pub const SHARES: &str = r#"
 #define SHARES Schedule
@@ -145,7 +145,8 @@ struct Shares {
 #if LISTS
     own = 0;
     u32 time = begin / at_once + (shared < whole ? shared : whole);
-    if (total > at_once && even + ASSIGNMENT_STEPS <= time && least_steps(schedule, even, room) + ASSIGNMENT_STEPS <= time) {
+    // Lists seldom end after the smallest number of steps, so that the assignment may take half of the time that they save at most.
+    if (total > at_once && even + 2 * ASSIGNMENT_STEPS <= time && least_steps(schedule, even, room) + 2 * ASSIGNMENT_STEPS <= time) {
       assign(schedule, table + at_once);
       if (table[at_once + MAX_OWN + 1] <= time) {
         own = table + at_once, count = own[MAX_OWN];
