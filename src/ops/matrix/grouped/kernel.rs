@@ -225,10 +225,9 @@ impl Tiling {
         if self.threads > 256 { 1 } else { 2 }
     }
 
-    /// Maximum number of groups whose tiles are assigned to blocks one group after the other: this takes at most half as long as adding
-    /// the parts of tiles.
-    fn list_groups(&self) -> u64 {
-        self.join_steps().iter().sum::<u64>() * self.step / 2 / ASSIGNMENT
+    /// Time in steps of assigning the tiles of all groups to blocks, one group after the other.
+    fn assignment_steps(&self) -> u64 {
+        (self.shape.groups * ASSIGNMENT).div_ceil(self.step)
     }
 
     /// Minimum number of steps in a block's share of the depth.
@@ -425,7 +424,7 @@ impl Tiling {
         let maps_c = in_depth && self.cluster.is_some() && packs_c && c.dtype.size() == 2;
         let before = format!(
             "{}{types}#define MAPS_C {}\n#define ROOMS {}\n#define PACKS_A {}\n#define PACKS_B {}\n#define LIES_A {}\n#define LIES_B {}\n#define PACKS_C {}\n#define MIN_STEPS {}\n\
-             #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define AT_ONCE {}\n#define MAX_OWN {MAX_OWN}\n#define LIST_GROUPS {}\n\
+             #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define AT_ONCE {}\n#define MAX_OWN {MAX_OWN}\n#define ASSIGNMENT_STEPS {}\n\
              #define MAX_ROW_WARPS {}\n#define MAX_STAGES {}\n#define ALONE {}\n#define TABLE {}\n{}{}{}{}{}{}{}",
             mma::FUNCTIONS,
             u32::from(maps_c),
@@ -439,7 +438,7 @@ impl Tiling {
             join_steps[0],
             join_steps[1],
             self.at_once(),
-            self.list_groups(),
+            self.assignment_steps(),
             self.row_warps,
             stages,
             u32::from(self.resident == 1),

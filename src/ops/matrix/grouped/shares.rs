@@ -4,10 +4,10 @@
 ///
 /// With `SPLIT`, blocks share the depth of the last tiles if that takes fewer steps ("stream-k": Osama et al.,
 /// "Stream-K: work-centric parallel decomposition for dense matrix-matrix multiplication on the GPU", 2023). A second
-/// kernel adds up the parts of a tile. If whole tiles take about as long, since groups are parts of the depth and each block takes
+/// kernel adds up the parts of a tile. If whole tiles take no longer, since groups are parts of the depth and each block takes
 /// the next tile as soon as it is free, blocks share none: they would read parts of the factors at different times, which the L2
-/// cache then holds for none of them. The assignment of tiles and steps to blocks depends only on the ends of the groups, so results
-/// are reproducible.
+/// cache then holds for none of them. Blocks assign tiles so only if this takes at most half of the time that it can save.
+/// The assignment of tiles and steps to blocks depends only on the ends of the groups, so results are reproducible.
 pub const SHARES: &str = r#"
 #define SHARES Schedule
 #if SPLIT
@@ -16,8 +16,25 @@ pub const SHARES: &str = r#"
 // Whether blocks can take whole tiles by lists.
 #define LISTS (IN_DEPTH && BULK)
 #if LISTS
+// Returns the smallest number of steps that any assignment of whole tiles can take: not less than the mean of all blocks, and
+// if the largest tiles are more than there are blocks, some block takes several of them. `room` has space for two numbers per group.
+__device__ inline u32 least_steps(const Schedule& schedule, u32 even, u32* room) {
+  u32 *steps = room, *least = room + schedule.groups, each = schedule.row_tiles * schedule.columns;
+  for (u32 g = threadIdx.x; g < schedule.groups; g += ALL_THREADS) steps[g] = schedule.tiles[g] - (g > 0 ? schedule.tiles[g - 1] : 0);
+  if (threadIdx.x == 0) *least = even;
+  __syncthreads();
+  for (u32 g = threadIdx.x; g < schedule.groups; g += ALL_THREADS) {
+    u32 as_large = 0;
+    for (u32 other = 0; other < schedule.groups; other++) as_large += steps[other] >= steps[g];
+    atomicMax(least, (as_large * each + AT_ONCE - 1) / AT_ONCE * steps[g]);
+  }
+  __syncthreads();
+  u32 result = *least;
+  __syncthreads();
+  return result;
+}
 // Assigns each tile to the block that is free first, in the order of the groups (list scheduling). `own` gets the tiles of this block,
-// their number, and the number of steps until the last block is free. Returns false if a block has more tiles than fit.
+// their number, and the number of steps until the last block is free: the largest number if a block has more tiles than fit.
 //
 // A warp keeps the times at which blocks are free, in steps. The tiles of a group take equally long, so that all blocks
 // that are free before any of them could complete a tile take one at the same time.
@@ -94,17 +111,6 @@ struct Shares {
     u32 most = schedule.steps, rounds = total / at_once;
     // Equal number of steps of all blocks.
     u32 even = schedule.steps_before(total) / at_once;
-#if LISTS
-    own = 0;
-    if (total > at_once && schedule.groups <= LIST_GROUPS) {
-      assign(schedule, table + at_once);
-      if (table[at_once + MAX_OWN + 1] <= even + JOIN_LAUNCH_STEPS + JOIN_STEPS) {
-        own = table + at_once, count = own[MAX_OWN];
-        tile = total, begin = end = schedule.steps_before(total), blocks = 1, parts = 0;
-        return;
-      }
-    }
-#endif
     if (IN_DEPTH) {
       for (u32 g = threadIdx.x; g < schedule.groups; g += ALL_THREADS) room[g] = schedule.tiles[g] - (g > 0 ? schedule.tiles[g - 1] : 0);
       __syncthreads();
@@ -136,6 +142,19 @@ struct Shares {
     // Time in steps if blocks compute whole tiles, and if they share tiles.
     u32 whole = (total - tile + at_once - 1) / at_once * most, shared = (end - begin) / blocks + JOIN_LAUNCH_STEPS + JOIN_STEPS * blocks / at_once;
     parts = 0;
+#if LISTS
+    own = 0;
+    u32 time = begin / at_once + (shared < whole ? shared : whole);
+    // Lists seldom end after the smallest number of steps, so that the assignment may take half of the time that they save at most.
+    if (total > at_once && even + 2 * ASSIGNMENT_STEPS <= time && least_steps(schedule, even, room) + 2 * ASSIGNMENT_STEPS <= time) {
+      assign(schedule, table + at_once);
+      if (table[at_once + MAX_OWN + 1] <= time) {
+        own = table + at_once, count = own[MAX_OWN];
+        tile = total, begin = end, blocks = 1;
+        return;
+      }
+    }
+#endif
     if (shared >= whole) {
       tile = total, begin = end;
     } else if (IN_DEPTH && tile > 0) {
@@ -159,6 +178,18 @@ struct Shares {
     // A division of 64 bits takes several times as long.
     if (!parts) return begin + block + left / blocks * block + left % blocks * block / blocks;
     return begin + block + (u32)((u64)left * parts[block - 1] / parts[blocks - 1]);
+  }
+
+  // Number of blocks behind this one, at least one, whose first step is before `end`. Divisions of one block after the other
+  // would delay the first loads if many blocks share a tile.
+  __device__ inline u32 followers(u32 block, u32 end) const {
+    u32 few = 1, many = 2;
+    while (first(block + many) < end) few = many, many *= 2;
+    while (few + 1 < many) {
+      u32 middle = (few + many) / 2;
+      if (first(block + middle) < end) few = middle; else many = middle;
+    }
+    return few;
   }
 };
 
@@ -205,11 +236,7 @@ struct Work {
       if (left < part.last - part.first) part.last = part.first + left;
       shared += part.last - part.first;
       place = schedule.place(part.tile, rows, depth);
-      others = 0;
-      if (begins_shared()) {
-        u32 end = schedule.steps_before(part.tile + 1);
-        do others++; while (shares.first(blockIdx.x / CLUSTER + others + 1) < end);
-      }
+      others = begins_shared() ? shares.followers(blockIdx.x / CLUSTER, schedule.steps_before(part.tile + 1)) : 0;
       u32 end = place.depth + part.last * BK;
       place.depth += part.first * BK;
       if (end < place.depth_end) place.depth_end = end;
