@@ -109,6 +109,12 @@ impl WordTiles {
         length(&self.others).div_ceil(self.several) * self.tiles().iter().product::<u64>()
     }
 
+    /// Number of words of shared memory between packs of rows. Neighbouring threads store words of neighbouring packs, which then
+    /// begin in different banks.
+    fn pad(&self) -> u64 {
+        (WARP * PACK / self.size / self.tile[0]).next_multiple_of(4).max(4)
+    }
+
     pub fn cost(&self, spec: &Spec) -> Cost {
         let packs = 2.0 * (spec.outputs[0].bytes() / PACK) as f64;
         let (instructions, blocks) = (PER_PACK * packs, self.blocks());
@@ -120,8 +126,7 @@ impl WordTiles {
         let (pack, rows, [tr, tw]) = (PACK / self.size, WORD / self.size, self.tile);
         let [tiles_read, tiles_written] = self.tiles();
         let (columns, group) = (tr / pack, u64::from(BLOCK) / self.several);
-        // Neighbouring threads store words of neighbouring packs, which begin in different banks.
-        let pad = (WARP / columns).next_multiple_of(4).max(4);
+        let pad = self.pad();
         let pitch = tw / rows;
         // Tiles that share sectors are processed at about the same time.
         let is_down = tiles_written < tiles_read && !self.is_aligned;
@@ -289,6 +294,7 @@ const BODY: &str = r#"  const u32 own = threadIdx.x % GROUP, group = threadIdx.x
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::occupancy::DEFAULT_SHARED;
     use super::*;
     use proptest::prelude::*;
 
@@ -313,6 +319,8 @@ pub(super) mod tests {
             let Some(tiles) = WordTiles::of(&spec, &all) else { return Ok(()) };
             let ([tr, tw], size) = (tiles.tile, tiles.size);
             prop_assert!(tiles.several * tr * tw * size <= TILE && tiles.several <= u64::from(BLOCK));
+            let words = tr * tw * size / WORD + tr * size / PACK * tiles.pad() + 8;
+            prop_assert!(tiles.several * words * WORD + 8 * (tr + tw) <= DEFAULT_SHARED);
             prop_assert!((tr * size).is_multiple_of(PACK) && (tw * size).is_multiple_of(PACK));
             prop_assert_eq!(length(&tiles.others) * length(&tiles.read) * length(&tiles.written), spec.outputs[0].elements());
             for (side, which) in [(&tiles.read, 1), (&tiles.written, 0)] {
