@@ -2,11 +2,12 @@
 //! of two or four rows, and transposes them in registers into words of neighbouring elements of the output.
 
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
-use super::occupancy::{LINE, MOVED_AT_ONCE, UNITS, WARP};
+use super::layout::halves;
+use super::occupancy::{BUSY_BLOCKS, LINE, MOVED_AT_ONCE, UNITS, WARP};
 use super::ragged::RAGGED;
 use super::*;
 
-/// Size of a tile in bytes: four packs of 16 bytes for each thread, whose loads are in flight at the same time.
+/// Size of a block's tiles in bytes: four packs of 16 bytes for each thread, whose loads are in flight at the same time.
 const TILE: u64 = 4 * 16 * BLOCK as u64;
 /// Size of a word of shared memory in bytes, and of a pack.
 const WORD: u64 = 4;
@@ -25,6 +26,8 @@ pub struct WordTiles {
     written: Geometry,
     /// Number of elements of a tile along both sides, multiples of a pack.
     tile: [u64; 2],
+    /// Number of tiles of a block, a power of two. They have different positions in the other dimensions.
+    several: u64,
     /// Size of an element in bytes.
     size: u64,
     /// Whether all rows of the output begin and end at packs.
@@ -75,13 +78,22 @@ impl WordTiles {
         let tile_read = fitted(&read, MOVED_AT_ONCE / size);
         let tile_written = fitted(&written, rest(tile_read));
         let tile_read = fitted(&read, rest(tile_written));
+        let tiles = length(&read).div_ceil(tile_read) * length(&written).div_ceil(tile_written);
+        let others = all.part(&others);
+        // Two short sides make a small tile, whose loads do not occupy all threads of a block.
+        let fits = |several: &u64| {
+            let has_room = several * tile_read * tile_written * size <= TILE && *several <= length(&others);
+            has_room && length(&others).div_ceil(*several) * tiles >= BUSY_BLOCKS
+        };
+        let several = halves(u64::from(BLOCK)).find(fits).unwrap_or(1);
         let is_packed = |axis: usize| sides[1].contains(&axis) || to[axis].is_multiple_of(pack);
         Some(WordTiles {
             is_aligned: u64::from(y.align) >= PACK && length(&written).is_multiple_of(pack) && (0..rank).all(is_packed),
-            others: all.part(&others),
+            others,
             read,
             written,
             tile: [tile_read, tile_written],
+            several,
             size,
             offset: index_type(spec.inputs[0].reach().max(y.reach())),
         })
@@ -94,7 +106,13 @@ impl WordTiles {
 
     /// Number of blocks of the kernel.
     fn blocks(&self) -> u64 {
-        length(&self.others) * self.tiles().iter().product::<u64>()
+        length(&self.others).div_ceil(self.several) * self.tiles().iter().product::<u64>()
+    }
+
+    /// Number of words of shared memory between packs of rows. Neighbouring threads store words of neighbouring packs, which then
+    /// begin in different banks.
+    fn pad(&self) -> u64 {
+        (WARP * PACK / self.size / self.tile[0]).next_multiple_of(4).max(4)
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
@@ -107,9 +125,8 @@ impl WordTiles {
         let element = c_type(spec.outputs[0].dtype);
         let (pack, rows, [tr, tw]) = (PACK / self.size, WORD / self.size, self.tile);
         let [tiles_read, tiles_written] = self.tiles();
-        let columns = tr / pack;
-        // Neighbouring threads store words of neighbouring packs, which begin in different banks.
-        let pad = (WARP / columns).next_multiple_of(4).max(4);
+        let (columns, group) = (tr / pack, u64::from(BLOCK) / self.several);
+        let pad = self.pad();
         let pitch = tw / rows;
         // Tiles that share sectors are processed at about the same time.
         let is_down = tiles_written < tiles_read && !self.is_aligned;
@@ -124,6 +141,7 @@ impl WordTiles {
             geometry_param("others", &self.others),
             geometry_param("read", &self.read),
             geometry_param("written", &self.written),
+            u64_param("count", length(&self.others)),
             u64_param("length_read", length(&self.read)),
             u64_param("length_written", width),
             u64_param("near_tiles", if is_down { tiles_written } else { tiles_read }),
@@ -131,16 +149,17 @@ impl WordTiles {
         ];
         let before = format!(
             "{}typedef {element} E;\n#define V {pack}\n#define ROWS {rows}\n#define TR {tr}\n#define TW {tw}\n#define COLUMNS {columns}\n\
-             #define PITCH {pitch}\n#define PAD {pad}\n#define UNITS {}\n#define DOWN {}\n#define ALIGNED {}\n#define WRITTEN {}\n\
+             #define PITCH {pitch}\n#define PAD {pad}\n#define SEVERAL {}\n#define GROUP {group}\n#define UNITS {}\n#define DOWN {}\n#define ALIGNED {}\n#define WRITTEN {}\n\
              #define ROW_TABLE {}\n#define COLUMN_TABLE {}\ntypedef {} Index;\ntypedef {} Offset;\n{RAGGED}{TRANSPOSED}",
             bounds(BLOCK),
-            (columns * tw / rows).div_ceil(u64::from(BLOCK)),
+            self.several,
+            (columns * tw / rows).div_ceil(group),
             u32::from(is_down),
             u32::from(self.is_aligned),
             if is_flat { width } else { 0 },
             table(&self.read),
             table(&self.written),
-            index_type(self.blocks()),
+            index_type(self.blocks() * self.several),
             self.offset,
         );
         launch("transpose_words", &before, &params, BODY, self.blocks(), BLOCK)
@@ -161,14 +180,17 @@ __device__ inline u32 picked(u32 a, u32 b, u32 which) {
 }
 "#;
 
-/// Kernel text: a block transposes a tile.
-const BODY: &str = r#"  __shared__ Pack<u32, 4> packs[(4 + TR * PITCH + COLUMNS * PAD + 4) / 4];
+/// Kernel text: each group of a block's threads transposes a tile.
+const BODY: &str = r#"  const u32 own = threadIdx.x % GROUP, group = threadIdx.x / GROUP;
+  __shared__ Pack<u32, 4> tiles[SEVERAL][(4 + TR * PITCH + COLUMNS * PAD + 4) / 4];
+  Pack<u32, 4>* const packs = tiles[group];
   u32* const words = (u32*)packs + 4;
-  const Index block = (Index)blockIdx.x, strip = block / (Index)near_tiles, which = strip / (Index)far_tiles;
-  const u64 near = block - strip * (Index)near_tiles, far = strip - which * (Index)far_tiles;
+  const Index block = (Index)blockIdx.x, strip = block / (Index)near_tiles, first = strip / (Index)far_tiles;
+  const Index which = first * SEVERAL + group;
+  const u64 near = block - strip * (Index)near_tiles, far = strip - first * (Index)far_tiles;
   const u64 r0 = (DOWN ? far : near) * TR, w0 = (DOWN ? near : far) * TW;
-  const u32 live_r = (u32)(length_read - r0 < TR ? length_read - r0 : TR);
-  const u32 live_w = (u32)(length_written - w0 < TW ? length_written - w0 : TW);
+  u32 live_r = (u32)(length_read - r0 < TR ? length_read - r0 : TR);
+  u32 live_w = (u32)(length_written - w0 < TW ? length_written - w0 : TW);
 #if ROW_TABLE
   __shared__ Offset rows_at[TR];
   for (u32 i = threadIdx.x; i < live_r; i += 256) rows_at[i] = (Offset)read.offset((Offset)(r0 + i), 0);
@@ -184,11 +206,12 @@ const BODY: &str = r#"  __shared__ Pack<u32, 4> packs[(4 + TR * PITCH + COLUMNS 
 #else
 #define COLUMN(w) written.offset(w0 + (w), 1)
 #endif
+  if (SEVERAL > 1 && which >= (Index)count) live_r = live_w = 0;
   const E* from = x + others.offset(which, 1) + r0;
   Held<E> held[UNITS][ROWS];
 #pragma unroll
   for (u32 u = 0; u < UNITS; u++) {
-    const u32 unit = threadIdx.x + u * 256, c = unit % COLUMNS, w = unit / COLUMNS * ROWS;
+    const u32 unit = own + u * GROUP, c = unit % COLUMNS, w = unit / COLUMNS * ROWS;
 #pragma unroll
     for (u32 k = 0; k < ROWS; k++) {
       held[u][k] = Held<E>();
@@ -197,7 +220,7 @@ const BODY: &str = r#"  __shared__ Pack<u32, 4> packs[(4 + TR * PITCH + COLUMNS 
   }
 #pragma unroll
   for (u32 u = 0; u < UNITS; u++) {
-    const u32 unit = threadIdx.x + u * 256, c = unit % COLUMNS, g = unit / COLUMNS;
+    const u32 unit = own + u * GROUP, c = unit % COLUMNS, g = unit / COLUMNS;
     union Words { Pack<E, V> elements; u32 w[4]; __device__ Words() {} } a[ROWS];
 #pragma unroll
     for (u32 k = 0; k < ROWS; k++) a[k].elements = held[u][k].elements();
@@ -221,18 +244,18 @@ const BODY: &str = r#"  __shared__ Pack<u32, 4> packs[(4 + TR * PITCH + COLUMNS 
   __syncthreads();
   // The elements of row `r` of the output from `w` on, which may be negative.
   auto taken = [&](u32 r, int w) -> Pack<E, V> {
-    Held<E> own = {};
-    own.shift = ALIGNED ? 0 : (u32)(w + V) % V * (u32)sizeof(E);
+    Held<E> held = {};
+    held.shift = ALIGNED ? 0 : (u32)(w + V) % V * (u32)sizeof(E);
     const Pack<u32, 4>* first = packs + 1 + (int)((r * PITCH + r / V * PAD) / 4) + (w + V) / V - 1;
-    own.packs[0] = first[0];
-    if (!ALIGNED) own.packs[1] = first[1];
-    return own.elements();
+    held.packs[0] = first[0];
+    if (!ALIGNED) held.packs[1] = first[1];
+    return held.elements();
   };
   E* to = y + others.offset(which, 0) + w0;
 #if WRITTEN
   to += ROW(0);
   const int n = (int)(live_r * WRITTEN), lead = (int)lead_of(to);
-  for (int first = (int)threadIdx.x * V - lead; first < n; first += 256 * V) {
+  for (int first = (int)own * V - lead; first < n; first += GROUP * V) {
     const u32 r = first < 0 ? 0 : (u32)first / WRITTEN;
     const int w = first - (int)(r * WRITTEN), left = WRITTEN - w;
     Pack<E, V> v = taken(r, w);
@@ -247,30 +270,31 @@ const BODY: &str = r#"  __shared__ Pack<u32, 4> packs[(4 + TR * PITCH + COLUMNS 
   // Whole packs of rows, then the elements at their ends.
   const u32 packs_of_row = TW / V;
 #pragma unroll 4
-  for (u32 i = threadIdx.x; i < live_r * packs_of_row; i += 256) {
+  for (u32 i = own; i < live_r * packs_of_row; i += GROUP) {
     const u32 r = i / packs_of_row;
-    E* own = to + ROW(r);
-    const int first = (int)((i - r * packs_of_row) * V) + (ALIGNED ? 0 : (int)(V - lead_of(own)) % V);
+    E* row = to + ROW(r);
+    const int first = (int)((i - r * packs_of_row) * V) + (ALIGNED ? 0 : (int)(V - lead_of(row)) % V);
     union Words { Pack<E, V> elements; u32 w[4]; __device__ Words() {} } all;
     if (first + V > (int)live_w) continue;
     all.elements = taken(r, first);
-    store_words(own + first, all.w);
+    store_words(row + first, all.w);
   }
   if (ALIGNED) return;
   const E* const elements = (const E*)words;
-  for (u32 i = threadIdx.x; i < live_r * 2 * V; i += 256) {
+  for (u32 i = own; i < live_r * 2 * V; i += GROUP) {
     const u32 r = i / (2 * V), e = i % V;
-    E* own = to + ROW(r);
+    E* row = to + ROW(r);
     // Elements before the first whole pack, and behind the last.
-    const u32 ahead = (V - lead_of(own)) % V, whole = live_w > ahead ? ahead + (live_w - ahead) / V * V : live_w;
+    const u32 ahead = (V - lead_of(row)) % V, whole = live_w > ahead ? ahead + (live_w - ahead) / V * V : live_w;
     const u32 w = i % (2 * V) < V ? e : whole + e;
-    if (w < (i % (2 * V) < V && ahead < live_w ? ahead : live_w)) own[w] = elements[(r * PITCH + r / V * PAD) * ROWS + w];
+    if (w < (i % (2 * V) < V && ahead < live_w ? ahead : live_w)) row[w] = elements[(r * PITCH + r / V * PAD) * ROWS + w];
   }
 #endif
 "#;
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::occupancy::DEFAULT_SHARED;
     use super::*;
     use proptest::prelude::*;
 
@@ -294,7 +318,10 @@ pub(super) mod tests {
         fn tiles_fit_shared_memory((spec, all) in rotations(&[DType::U8, DType::BF16])) {
             let Some(tiles) = WordTiles::of(&spec, &all) else { return Ok(()) };
             let ([tr, tw], size) = (tiles.tile, tiles.size);
-            prop_assert!(tr * tw * size <= TILE && (tr * size).is_multiple_of(PACK) && (tw * size).is_multiple_of(PACK));
+            prop_assert!(tiles.several * tr * tw * size <= TILE && tiles.several <= u64::from(BLOCK));
+            let words = tr * tw * size / WORD + tr * size / PACK * tiles.pad() + 8;
+            prop_assert!(tiles.several * words * WORD + 8 * (tr + tw) <= DEFAULT_SHARED);
+            prop_assert!((tr * size).is_multiple_of(PACK) && (tw * size).is_multiple_of(PACK));
             prop_assert_eq!(length(&tiles.others) * length(&tiles.read) * length(&tiles.written), spec.outputs[0].elements());
             for (side, which) in [(&tiles.read, 1), (&tiles.written, 0)] {
                 prop_assert_eq!(side.strides[which], side.dims.contiguous_strides());
