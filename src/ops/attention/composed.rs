@@ -480,7 +480,6 @@ impl<'a> Composed<'a> {
             u64_param("weights_at", regions.weights),
             u64_param("gradients_at", regions.gradients),
             u64_param("columns", self.columns()),
-            u64_param("behind", self.behind()),
             u64_param("first", part.first),
             u64_param("member", part.member),
         ]);

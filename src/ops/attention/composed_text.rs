@@ -43,8 +43,7 @@ template <typename V, typename F> __device__ inline V across_block(V value, F jo
 }
 "#;
 
-/// Begin of each kernel: the row's places in the operands, its range of keys, the end of the columns that products read, and its scores
-/// with scale and bias.
+/// Begin of each kernel: the row's places in the operands, its range of keys, and its scores with scale and bias.
 pub const ROW: &str = r#"  u64 number = blockIdx.x;
   u32 own = (u32)(number % rows), query = query_of_row(own, queries);
   i64 at[OPERANDS];
@@ -54,7 +53,6 @@ pub const ROW: &str = r#"  u64 number = blockIdx.x;
   bias += at[at_bias] + member * s_bias.head + place_of_row(s_bias, own, queries);
 #endif
   u32 from = first_key(query, queries, keys, window), to = last_key(query, queries, keys);
-  u32 end = (u32)(to + behind < columns ? to + behind : columns);
   const C* scores = (const C*)workspace + number * columns;
   T* weights = (T*)(workspace + weights_at) + number * columns * PARTS;
   auto score = [&](u32 key) {
@@ -66,8 +64,8 @@ pub const ROW: &str = r#"  u64 number = blockIdx.x;
   };
 "#;
 
-/// Weights from scores, and their logsumexp. The columns behind the last key that the query sees get zeros, as far as products read them. A
-/// thread holds its scores in registers unless there are too many.
+/// Weights from scores, and their logsumexp. The columns behind the last key get zeros. A thread holds its scores in registers unless
+/// there are too many.
 pub const WEIGHTS: &str = r#"  C top = LOWEST, total = 0;
 #if HELD
   C held[HELD];
@@ -85,8 +83,7 @@ pub const WEIGHTS: &str = r#"  C top = LOWEST, total = 0;
   C base = top == LOWEST ? C(0) : top;
 #if HELD
 #pragma unroll
-  for (u32 i = 0; i < HELD; i++)
-    if (!CAUSAL || i * THREADS < to) total += held[i] = f_exp(held[i] - base);
+  for (u32 i = 0; i < HELD; i++) total += held[i] = f_exp(held[i] - base);
 #else
   for (u32 key = from + threadIdx.x; key < to; key += THREADS) total += f_exp(score(key) - base);
 #endif
@@ -96,10 +93,10 @@ pub const WEIGHTS: &str = r#"  C top = LOWEST, total = 0;
 #pragma unroll
   for (u32 i = 0; i < HELD; i++) {
     u32 key = threadIdx.x + i * THREADS;
-    if (key < end) store_factor(weights, columns, key, key >= from && key < to ? held[i] * share : C(0));
+    if (key < columns) store_factor(weights, columns, key, key >= from && key < to ? held[i] * share : C(0));
   }
 #else
-  for (u32 key = threadIdx.x; key < end; key += THREADS)
+  for (u32 key = threadIdx.x; key < columns; key += THREADS)
     store_factor(weights, columns, key, key >= from && key < to ? f_exp(score(key) - base) * share : C(0));
 #endif
   if (threadIdx.x == 0) *lse = total == 0 ? LOWEST : top + f_log(total);
@@ -121,7 +118,7 @@ pub const SLOPES: &str = r#"  o += at[at_o] + member * s_o.head + place_of_row(s
 #endif
   const C* of_weights = (const C*)(workspace + slopes_at) + number * columns;
   T* gradients = (T*)(workspace + gradients_at) + number * columns * PARTS;
-  for (u32 key = threadIdx.x; key < end; key += THREADS) {
+  for (u32 key = threadIdx.x; key < columns; key += THREADS) {
     C weight = key >= from && key < to && log != LOWEST ? f_exp(score(key) - log) : C(0);
     C slope = weight == 0 ? C(0) : weight * (of_weights[key] - delta);
 #if SLOPES

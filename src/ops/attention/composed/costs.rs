@@ -66,25 +66,18 @@ impl Composed<'_> {
                 return copied(blocks / of_a_unit * read, blocks / of_a_unit * written);
             }
         };
-        // A causal mask excludes scores. Kernels do not read them, and store zeros as far as products read them.
-        let seen = (blocks as f64 * self.seen_keys()) as u64;
-        let stored = blocks * self.stored_columns() / self.shape.queries;
-        let of_parts = match self.gathered {
+        let scores = blocks * keys;
+        let stored = match self.gathered {
             Gathered::Parts => (written / self.factors().size()) as f64 * PER_PART,
             _ => 0.0,
         };
         Cost {
-            instructions: (PER_WEIGHT + of_parts) * stored as f64 + PER_THREAD * (blocks * threads) as f64,
-            special: seen as f64,
+            instructions: (PER_WEIGHT + stored) * scores as f64 + PER_THREAD * (blocks * threads) as f64,
+            special: scores as f64,
             waits: (passes * keys.div_ceil(threads * AHEAD)) as f64,
             exchanges: if &*kernel.source.name == "attention_weights" { 2.0 } else { 1.0 },
-            ..copied(seen * read, stored * written)
+            ..copied(scores * read, scores * written)
         }
-    }
-
-    /// Mean number of keys that a query sees.
-    fn seen_keys(&self) -> f64 {
-        self.shape.pairs() / (self.shape.batch * self.shape.heads * self.shape.queries) as f64
     }
 
     /// Bytes of a weight or of the gradient of a score.
@@ -98,11 +91,6 @@ impl Composed<'_> {
         tensor.dims[tensor.dims.len() - 1] * tensor.dtype.size()
     }
 
-    /// Scores of a matrix in the extents of products.
-    fn scores_of_a_unit(&self) -> u64 {
-        self.extents(false).iter().map(|one| length(&one.rows) * length(&one.keys)).sum()
-    }
-
     /// Bytes of the workspace that products and kernels read and write for a matrix of scores.
     fn scratch_of_a_unit(&self) -> u64 {
         let (sum, own) = (self.sums().size(), self.bytes_of_a_weight());
@@ -110,14 +98,15 @@ impl Composed<'_> {
         // gradients of scores.
         let of_a_score = if self.is_backward() { 4 * sum + 5 * own } else { 2 * sum + 2 * own };
         let regions = self.regions(1);
-        self.scores_of_a_unit() * of_a_score + 2 * (regions.end - regions.key_sums)
+        self.rows() * self.columns() * of_a_score + 2 * (regions.end - regions.key_sums)
     }
 
     /// Returns the cost of all products and kernels together.
     pub fn cost(&self) -> Cost {
         let (spec, shape) = (self.spec, &self.shape);
         // A matrix of scores has the rows of all heads that are computed together.
-        let multiplied = (shape.batch * shape.heads / self.together * self.scores_of_a_unit()) as f64;
+        let of_a_matrix: u64 = self.extents(false).iter().map(|one| length(&one.rows) * length(&one.keys)).sum();
+        let multiplied = (shape.batch * shape.heads / self.together * of_a_matrix) as f64;
         let scores = (shape.batch * shape.heads * shape.queries * shape.keys) as f64;
         let (products, passes) = if self.is_backward() { (5.0, 2) } else { (2.0, 1) };
         let sizes = (shape.size + shape.value_size) as f64 / 2.0;

@@ -21,7 +21,7 @@ impl Composed<'_> {
         }
         let counts @ (queries, keys) = (self.shape.queries, self.keys());
         let count = if by_keys { keys } else { queries };
-        let own = self.length_of_division(count);
+        let own = count.div_ceil(self.divisions).next_multiple_of(TILE);
         let extent = |first: u64| {
             let range = first..(first + own).min(count);
             let (queries, keys) = match by_keys {
@@ -31,30 +31,6 @@ impl Composed<'_> {
             Extent { rows: queries.start * self.together..queries.end * self.together, keys }
         };
         (0..count).step_by(own as usize).map(extent).collect()
-    }
-
-    /// Number of queries, or of keys, of a division of this many.
-    fn length_of_division(&self, count: u64) -> u64 {
-        count.div_ceil(self.divisions).next_multiple_of(TILE)
-    }
-
-    /// Maximum number of columns that products read of a row of weights, or of gradients of scores, behind the last key that its query
-    /// sees. Kernels store zeros there. Nothing reads the columns behind them, so that kernels skip these.
-    pub(super) fn behind(&self) -> u64 {
-        let has_slopes = self.spec.outputs.len() > 3;
-        // With a window, products also read rows of which a division of keys has no key.
-        if self.divisions == 1 || self.shape.window > 0 || (self.is_backward() && has_slopes) {
-            return self.columns();
-        }
-        let of_keys = if self.is_backward() { self.length_of_division(self.keys()) } else { 0 };
-        // Ranges of queries begin, and ranges of keys end, at multiples of a pack.
-        self.length_of_division(self.shape.queries).max(of_keys) + PACK
-    }
-
-    /// Number of columns that kernels store in the rows of the queries of a head.
-    pub(super) fn stored_columns(&self) -> u64 {
-        let (behind, columns) = (self.behind(), self.columns());
-        (0..self.shape.queries).map(|query| (self.shape.seen(query).end + behind).min(columns)).sum()
     }
 
     /// Returns the products of a part and the kernels between them.
@@ -291,9 +267,6 @@ mod tests {
                 // A block of keys may be seen by queries of every tile.
                 assert!(computed < queries * group * keys || by_keys);
                 for row in 0..queries * group {
-                    let stored = one.shape.seen(row / group).end.min(keys) + one.behind();
-                    let reads = |extent: &&Extent| extent.rows.contains(&row);
-                    assert!(extents.iter().filter(reads).all(|extent| extent.keys.end <= stored), "row {row}");
                     for key in one.shape.seen(row / group) {
                         let has = |extent: &&Extent| extent.rows.contains(&row) && extent.keys.contains(&key);
                         assert_eq!(extents.iter().filter(has).count(), 1, "row {row}, key {key}");
