@@ -59,9 +59,9 @@ enum Factor {
     Scores,
     /// Gradients of the weights, in the type of sums.
     Slopes,
-    /// Weights, in the type of the operands.
+    /// Weights, in the type of the factors: a matrix for each of their parts.
     Weights,
-    /// Gradients of the scores, in the type of the operands.
+    /// Gradients of the scores, in the type of the factors: a matrix for each of their parts.
     Gradients,
 }
 

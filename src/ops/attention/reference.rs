@@ -142,6 +142,10 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
+/// Magnitude from which splitting an `f32` number into `bf16` parts changes it by less than rounding a product, even if matrix units
+/// replace subnormal parts by zero.
+const LEAST_OF_PARTS: f64 = 1.0 / (1u128 << 102) as f64;
+
 /// Rounding errors of a device for the queries of a head.
 pub struct Errors<'a> {
     shape: &'a Shape,
@@ -151,7 +155,7 @@ pub struct Errors<'a> {
     /// Relative and absolute error of a weight that is rounded to 16 bits for the second product. The largest weight is 1.
     pub rounded: [f64; 2],
     /// Smallest magnitude that a factor's element is counted with: matrix units align `f16` products by the exponents
-    /// of normal numbers.
+    /// of normal numbers, and `bf16` parts of smaller `f32` numbers are inexact.
     pub least: f64,
     /// Euclidean lengths of the keys.
     pub lengths: Vec<f64>,
@@ -164,7 +168,11 @@ impl Errors<'_> {
         let dtype = spec.inputs[0].dtype;
         let precision = Precision::of(dtype.compute());
         let narrow = dtype.size() == 2;
-        let least = if dtype == DType::F16 { dtype.smallest() } else { 0.0 };
+        let least = match dtype {
+            DType::F16 => dtype.smallest(),
+            DType::F32 => LEAST_OF_PARTS,
+            _ => 0.0,
+        };
         Errors {
             shape,
             dtype,

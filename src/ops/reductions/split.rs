@@ -61,6 +61,9 @@ const MOST_STEPS: u64 = 64;
 /// Length in bytes of rows of terms below which threads read across rows, if there are many rows and results.
 const LONG_ROW: u64 = 64;
 
+/// Bytes of a thread's accumulators that leave few of 64 registers for loads and addresses.
+const MANY_ACCUMULATORS: u64 = 96;
+
 /// Instructions per piece that a thread reads.
 const PER_PIECE: f64 = 14.0;
 /// Instructions per thread, apart from those for pieces.
@@ -85,9 +88,11 @@ pub fn parts(blocks: u64, steps: u64, least: u64) -> u64 {
     }
 }
 
-/// Number of blocks of this many threads that an SM runs at the same time, if a thread has between 64 and 128 registers.
-fn resident(blocks: u64, threads: u64) -> u64 {
-    let most = (RESIDENT_THREADS / threads).max(1);
+/// Number of blocks of this many threads that an SM runs at the same time, if a thread has between 64 and 128 registers, or 128 and 256 if
+/// its accumulators of this many bytes need most of 64.
+fn resident(blocks: u64, threads: u64, accumulators: u64) -> u64 {
+    let few = if accumulators > MANY_ACCUMULATORS { 2 } else { 1 };
+    let most = (RESIDENT_THREADS / threads / few).max(1);
     blocks.div_ceil(UNITS).clamp(most.div_ceil(2), most)
 }
 
@@ -158,6 +163,8 @@ pub struct Split {
     pub beside: u64,
     /// Number of packs of results per thread, `beside` packs apart.
     pub held: u64,
+    /// Bytes of a thread's accumulators.
+    pub accumulators: u64,
     /// Number of pieces that a thread loads before it uses them.
     pub under_way: u64,
     /// Number of parts into which the terms of a result are divided among blocks; a second launch combines their
@@ -335,7 +342,10 @@ impl Split {
         let parts = parts(held);
         let steps_of_a_part = pieces.div_ceil(threads * parts);
         // With 64 registers, a thread with eight results has room for half as many loads, as has one with several sums of each result.
-        let is_full = resident(blocks(held) * parts, threads * beside) == RESIDENT_THREADS / (threads * beside);
+        let results_of_a_thread = if along == Along::Results { pack * held } else { 1 };
+        let accumulators = results_of_a_thread * function.accumulator_size(compute);
+        let is_full =
+            resident(blocks(held) * parts, threads * beside, accumulators) == RESIDENT_THREADS / (threads * beside);
         let has_many = held == 1 && (is_full || matches!(function, Function::Sums(_)));
         let ahead = match along == Along::Results && has_many {
             true => ahead(held).min(REGISTERS / (2 * pack) / inputs).max(1),
@@ -357,6 +367,7 @@ impl Split {
             threads,
             beside,
             held,
+            accumulators,
             under_way,
             parts,
             last,
@@ -416,7 +427,7 @@ impl Split {
     /// Number of blocks of the first launch that an SM runs at the same time. The compiler lets a thread have so many registers that they
     /// fit. Without such a limit, it would delay loads to use fewer registers.
     pub fn resident(&self) -> u64 {
-        resident(self.blocks(), self.block())
+        resident(self.blocks(), self.block(), self.accumulators)
     }
 
     /// Returns the shape of the second launch: number of results that a block computes, of threads per result, and of

@@ -1,8 +1,8 @@
-//! Products of `f32` numbers by matrix units for `bf16`: each number from 2^-110 on is the exact sum of three numbers of
-//! `bf16`.
+//! Products of `f32` numbers by matrix units for `bf16`: each finite number from 2^-110 on is the exact sum of three numbers of
+//! `bf16`. An infinite number gives NaN, since a part of its partner may be zero.
 //!
 //! A product of two numbers is the sum of the products of their parts, accumulated in `f32`. The three products of the smallest parts are
-//! left out: together, they are at most 2^-21 of a product, and about 2^-24 on average. The distance of adjacent `f32` numbers is 2^-23.
+//! left out: together, they are less than 2^-20.9 of a product, towards zero, and about 2^-24 on average. The distance of adjacent `f32` numbers is 2^-23.
 //! Matrix units truncate sums. The bounds of verification include that: the largest errors on an H200 were 3 and 6 % of the bound, and 1 %
 //! with products in `f32` (docs/measurements/2026-11-28-attention-parts.md).
 

@@ -103,12 +103,13 @@ impl Composed<'_> {
             for product in &mut products {
                 product.a.offset += index * columns;
                 product.b.offset += first * width;
-                product.accumulate = index > 0;
+                product.accumulate |= index > 0;
             }
             all.extend(products.into_iter().map(|product| Launch::Gemm(product, None)));
         }
         all
     }
+
     /// Returns the launches of the products of `a` and `b` for these extents.
     fn products(
         &self,

@@ -75,7 +75,7 @@ template <int COUNT, bool ROWS> __device__ inline void keep_terms(u16* boxes, u3
 #if MAPS_C
 // Waits until at most `LEFT` of this thread's copies from shared memory still read it.
 template <int LEFT> __device__ inline void wait_for_reads() { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(LEFT) : "memory"); }
-// Writes a tile from the sums of all warps: boxes of 16 rows, which are copied while the next tile is multiplied. `turn` counts the boxes
+// Writes a tile from the sums of all warps, in boxes of 16 rows. The last `ROOMS` of them are copied while the next tile is multiplied. `turn` counts the boxes
 // of the warp.
 __device__ inline void copy_results(const TensorMap& map, const Place& place, u32 columns, const Sums (&sum)[MT][NT], O* room, u32& turn) {
   const int WIDTH = CHUNK * 16;

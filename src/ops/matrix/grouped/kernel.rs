@@ -53,7 +53,7 @@ const WARP_RESULTS: u64 = 16 * 176;
 /// Bytes of shared memory for a box of results that a warp copies by a tensor map.
 const BOX_RESULTS: u64 = 16 * DEPTH * 2;
 /// Bytes of shared memory for barriers, if a block copies by tensor maps.
-const BARRIERS: u64 = 128;
+const BARRIERS: u64 = 256;
 
 /// Mean number of rows per group up to which tiles have this number of rows.
 const SMALL_ROWS: u64 = 32;
@@ -220,9 +220,11 @@ impl Tiling {
         (2..=self.stages).rev().find(fits).unwrap_or(2)
     }
 
-    /// Number of boxes of results of each warp that shared memory holds beside all stages.
+    /// Number of boxes of results of each warp: two if shared memory holds them beside all stages.
     fn rooms(&self) -> u64 {
-        if self.threads > 256 { 1 } else { 2 }
+        let boxes = self.threads / WARP * 2 * BOX_RESULTS;
+        let bytes = self.stages_bytes(self.stages, [false; 2]) + self.table() + boxes + BARRIERS;
+        if bytes <= UNIT_SHARED - RESERVED_SHARED { 2 } else { 1 }
     }
 
     /// Time in steps of assigning the tiles of all groups to blocks, one group after the other.
@@ -421,7 +423,9 @@ impl Tiling {
         }
         let packs_c = in_packs(c, 16 / c.dtype.size());
         // Groups of rows end anywhere, and the last rows of a tile would be those of another group.
-        let maps_c = in_depth && self.cluster.is_some() && packs_c && c.dtype.size() == 2;
+        // A box with the swizzle of 128 bytes has rows of 128 bytes.
+        let has_boxes = self.cluster.is_some() && self.columns.is_multiple_of(DEPTH);
+        let maps_c = in_depth && has_boxes && packs_c && c.dtype.size() == 2;
         let before = format!(
             "{}{types}#define MAPS_C {}\n#define ROOMS {}\n#define PACKS_A {}\n#define PACKS_B {}\n#define LIES_A {}\n#define LIES_B {}\n#define PACKS_C {}\n#define MIN_STEPS {}\n\
              #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define AT_ONCE {}\n#define MAX_OWN {MAX_OWN}\n#define ASSIGNMENT_STEPS {}\n\
@@ -471,7 +475,7 @@ impl Tiling {
             let maps = maps.into_iter().zip(self.sources.iter().zip(extents));
             params.extend(maps.map(|(name, (source, extent))| (name, source.map(extent))));
             if maps_c {
-                params.push((map("map_c"), tensor_map(c, MapBase::Operand(3), [chunk(self.columns), 16])));
+                params.push((map("map_c"), tensor_map(c, MapBase::Operand(3), [DEPTH as u32, 16])));
             }
             let of_warp = if maps_c { self.rooms() * BOX_RESULTS } else { WARP_RESULTS };
             bytes += self.threads / 32 * of_warp + BARRIERS;
@@ -517,11 +521,6 @@ fn mapped_tiles(turned_b: bool) -> impl Iterator<Item = (u64, u64, [u64; 2])> {
         [[1, 1], [2, 1], [1, 2]].into_iter().take(count).map(move |cluster| (rows, columns, cluster))
     };
     tiles.filter(fits).flat_map(clusters)
-}
-
-/// Number of columns of the results that a warp copies at once, of a tile with this many.
-fn chunk(columns: u64) -> u32 {
-    if columns.is_multiple_of(DEPTH) { DEPTH as u32 } else { DEPTH as u32 / 2 }
 }
 
 /// Returns the threads of a block for tiles of this many rows: a warpgroup multiplies 64 or 128 of them.
@@ -583,7 +582,8 @@ mod tests {
                     assert!(warps.is_multiple_of(of_rows) && rows.is_multiple_of(16 * of_rows));
                     assert!(columns.is_multiple_of(32 * (warps / of_rows)), "{rows} x {columns}");
                 }
-                assert!(STAGES_BYTES / (2 * DEPTH * (rows + columns)) >= 3, "{rows} x {columns}");
+                let stages = STAGES_BYTES / (2 * DEPTH * (rows + columns));
+                assert!(stages >= 3 && 2 * 8 * stages <= BARRIERS, "{rows} x {columns}");
                 for (length, blocks, along_depth) in [(rows, cluster[1], true), (columns, cluster[0], turned)] {
                     let [_, count] = extent(length, blocks, along_depth);
                     assert!(count <= 256 && count.is_multiple_of(8), "copies begin at swizzled rows");

@@ -170,7 +170,7 @@ pub const TILES: &str = r#"
 // Elements in shared memory for the results of a warp: those of `ROOMS` boxes if these are copied to the result by a tensor map.
 #define RESULTS_ROOM (MAPS_C ? ROOMS * 16 * 64 : WARP_ROOM)
 // Bytes of shared memory of a block that copies by tensor maps, for the results of all warps and for barriers.
-#define BULK_ROOM (WARPS * RESULTS_ROOM * (int)sizeof(O) + 128)
+#define BULK_ROOM (WARPS * RESULTS_ROOM * (int)sizeof(O) + 256)
 #define STAGE (BM * WIDTH_A + BN * WIDTH_B)
 // Elements of the factors of a step that were shifted into place.
 #define PLACED ((SHIFT_A ? BM * BK : 0) + (SHIFT_B ? BN * BK : 0))
