@@ -57,6 +57,7 @@ mod product_bounds;
 mod random_attention;
 mod random_products;
 mod random_shapes;
+mod random_transposes;
 mod random_windows;
 mod ranks;
 mod records;

@@ -50,6 +50,19 @@ fn lines<T>(read: Result<T, ConfigError>) -> Option<Vec<usize>> {
     }
 }
 
+/// A text in which signs are inserted, or removed where there is none, at places that follow from numbers.
+fn edited(mut text: String, edits: impl IntoIterator<Item = (u32, &'static str)>) -> String {
+    for (at, edit) in edits {
+        let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+        let Some(&at) = places.get(at as usize % places.len().max(1)) else { break };
+        match edit {
+            "" => drop(text.remove(at)),
+            edit => text.insert_str(at, edit),
+        }
+    }
+    text
+}
+
 proptest! {
     #![proptest_config(crate::common::properties(256))]
 
@@ -89,18 +102,7 @@ proptest! {
             include_str!("../config/expected/h200.ron").chars().take(2000).collect(),
             include_str!("../config/devices/h200.ron").chars().take(2000).collect(),
         ];
-        let mut text = format!("({})", texts[file]);
-        for (at, edit) in edits {
-            let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
-            let at = places[at as usize % places.len()];
-            match edit {
-                "" => drop(text.remove(at)),
-                edit => text.insert_str(at, edit),
-            }
-            if text.is_empty() {
-                break;
-            }
-        }
+        let text = edited(format!("({})", texts[file]), edits);
         lines(Scenario::parse("a.ron", &text));
         lines(SuiteFile::parse("a.ron", &text));
         lines(Project::parse("a.ron", &text));
@@ -108,6 +110,15 @@ proptest! {
         lines(Expected::parse("a.ron", &text));
         lines(Profile::parse("a.ron", &text));
     }
+}
+
+/// A bracket that closes one of those that a correction adds behind the text is no mistake of the text.
+#[test]
+fn mistakes_lie_in_the_text() {
+    let text = include_str!("../config/expected/h200.ron").chars().take(2000).collect::<String>();
+    let edits = [(644587554, "("), (19772735, "["), (702279756, "("), (2345095435, "}"), (2875688321, "\n")];
+    let found = lines(Expected::parse("a.ron", &edited(format!("({text})"), edits)));
+    assert!(found.is_some_and(|lines| lines.len() > 2));
 }
 
 #[test]

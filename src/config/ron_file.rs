@@ -82,6 +82,7 @@ pub(super) fn read<T: DeserializeOwned>(file: &str, text: &str, help: &str) -> (
 /// Reports the mistakes in the punctuation of a text, and corrects them there. False if the text cannot be read because one
 /// needs room.
 fn is_punctuated(rest: &mut String, mistakes: &mut Mistakes) -> bool {
+    let length = rest.len();
     loop {
         let misplaced = punctuation_mistakes(rest);
         if misplaced.is_empty() {
@@ -89,6 +90,11 @@ fn is_punctuated(rest: &mut String, mistakes: &mut Mistakes) -> bool {
         }
         let mut is_fixed = true;
         for slip in misplaced {
+            // A mistake among brackets that an earlier correction added behind the text follows from that.
+            if slip.at.end > length {
+                is_fixed = false;
+                continue;
+            }
             let what = Arc::new(ConfigError::BadRon { message: slip.message, help: slip.help });
             let at = SrcSpan::new(slip.at.start, slip.at.end);
             mistakes.all.push(Mistake { what, at, label: "here".to_owned() });

@@ -69,7 +69,7 @@ pub struct SearchResult {
     /// Points by cost, best first; then points without a cost, in the order of their runs.
     pub tried: Vec<TriedPoint>,
     pub runs: usize,
-    /// Standard deviation of a run's logarithm, with its degrees of freedom; `None` with fewer than [`SCOUTS`] repetitions.
+    /// Standard deviation of a run's logarithm, with its degrees of freedom; `None` with fewer than `SCOUTS` repetitions.
     pub noise: Option<(f64, usize)>,
 }
 

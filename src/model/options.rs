@@ -134,6 +134,9 @@ impl Analyzer<'_> {
                          tensor"
                             .to_owned(),
                     ),
+                    OptionType::Number(Dimension::NONE) if matches!(value, Value::Number(_)) && !plain => {
+                        Some("write a plain number, without a unit".to_owned())
+                    }
                     OptionType::Number(dimension) => with_unit(dimension, plain),
                     _ => None,
                 };
@@ -145,14 +148,13 @@ impl Analyzer<'_> {
     }
 }
 
-/// Help for a number of another quantity; `None` if an option needs a plain number and has one.
+/// Help for a number of another quantity; `None` if an option needs a plain number.
 fn with_unit(needed: Dimension, plain: bool) -> Option<String> {
     let (quantity, example) = match needed {
         Dimension::TIME => ("a time", "10us"),
         Dimension::BYTES => ("a size in bytes", "64MiB"),
         Dimension::FLOPS => ("a number of operations", "2GFLOP"),
-        _ if plain => return None,
-        _ => return Some("write a plain number, without a unit".to_owned()),
+        _ => return None,
     };
     Some(match plain {
         true => format!("write its unit after it: `{example}`"),

@@ -56,8 +56,7 @@ struct SimDriver {
     /// For each gate, the task that holds it while it is closed; `None` while it is open.
     gates: Vec<Option<TaskId>>,
     capture: Option<Capture>,
-    /// True from a flush to the next graph.
-    flushed: bool,
+    is_cold: bool,
     observing: bool,
     /// The stamp that the start of the next operation records; `None` if it records none.
     opening: Option<u32>,
@@ -164,7 +163,7 @@ impl SimDriver {
             graphs: Vec::new(),
             gates: vec![None; image.gates as usize],
             capture: None,
-            flushed: false,
+            is_cold: false,
             observing: false,
             opening: None,
             last: None,
@@ -394,7 +393,7 @@ impl Driver for SimDriver {
         self.host += self.costs.graph_launch + self.costs.graph_branch * Time::from(graph.branches.saturating_sub(1));
         let start = self.submit(lane, Action::Mark(None), None)?;
         let placed = self.lanes[lane as usize].0.lane;
-        let cold = if std::mem::take(&mut self.flushed) && !graph.is_chain { self.costs.graph_cold } else { 0 };
+        let cold = if std::mem::take(&mut self.is_cold) && !graph.is_chain { self.costs.graph_cold } else { 0 };
         let (gap, dispatch) = (self.costs.graph_gap + cold, self.costs.graph_dispatch);
         self.world.lock().machine.keep_ends(gap);
         let visible = self.host + self.costs.latency;
@@ -493,7 +492,7 @@ impl Driver for SimDriver {
 
     /// The flush takes time on the device, for which the host is ahead. Costs of operations contain its effect on the cache.
     fn flush(&mut self, lane: u32) -> Result<(), Box<Fault>> {
-        self.flushed = true;
+        self.is_cold = true;
         let (host, task) = self.costs.flush;
         self.host += host;
         self.submit(lane, Action::Run(task), None).map(drop)

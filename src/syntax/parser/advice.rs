@@ -471,8 +471,7 @@ fn missing(place: &FailurePoint) -> Option<String> {
         Rule::stmt_piece if place.expects("(") && statement_of_python(place).is_some() => statement_of_python(place),
         Rule::stmt_piece if place.expects("(") && place.rest.starts_with('[') && place.before.contains(':') => {
             let rest = place.rest.trim_end();
-            let more = after_brackets(rest);
-            if !rest.contains('\n') && !more.is_empty() {
+            if !rest.contains('\n') && !after_brackets(rest).is_empty() {
                 return Some(computed(place.before, rest));
             }
             let slice = format!("{}{rest}", place.word_before());
