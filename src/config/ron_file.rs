@@ -90,7 +90,7 @@ fn is_punctuated(rest: &mut String, mistakes: &mut Mistakes) -> bool {
         }
         let mut is_fixed = true;
         for slip in misplaced {
-            // A mistake among brackets that an earlier correction added behind the text follows from that.
+            // The file has no such bytes: an earlier correction added closing brackets behind its text, and a bracket is now too much.
             if slip.at.end > length {
                 is_fixed = false;
                 continue;

@@ -14,7 +14,7 @@ pub fn schedules(world: &[(Program, Plan)], backend: &dyn Backend) -> Vec<Schedu
     world.iter().map(place).collect()
 }
 
-/// All ranks with their schedules.
+/// Each rank of a world with its program, plan and schedule.
 pub fn ranks<'a>(world: &'a [(Program, Plan)], schedules: &'a [Schedule]) -> Vec<RankSchedule<'a>> {
     let both = (0..).zip(world.iter().zip(schedules));
     both.map(|(number, ((program, plan), schedule))| RankSchedule { number, program, plan, schedule }).collect()

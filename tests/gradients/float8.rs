@@ -198,7 +198,8 @@ fn operations_on_8_bits() {
     if !effort::is_due() {
         return;
     }
-    // Their reference rounds the sum, which is an output, before its norm, so that differences of `x` vanish. `norms_of_sums` checks them.
+    // The references of these operations round the sum, which is an output, before they normalize it, so that differences of `x` vanish.
+    // `norms_of_sums` checks their gradients instead.
     const WITHOUT_DIFFERENCES: [&str; 2] = ["add_rms_norm", "add_layer_norm"];
     let mut checked = 0;
     for operation in CATALOGUE.iter().filter(|operation| !WITHOUT_DIFFERENCES.contains(&operation.name())) {

@@ -121,8 +121,9 @@ impl Division {
             (time, Division { blocks, flops: of_block * blocks as f64, parts })
         };
         let shapes = tiles.iter().flat_map(|&rows| tiles.iter().map(move |&columns| (rows, columns)));
-        let shares = !(is_wide && batch > 1);
-        let most = if shares { (k / MIN_DEPTH).clamp(1, MAX_PARTS) } else { 1 };
+        // Without matrix units, measured times of batches agree with whole depths (docs/measurements/2026-11-28-evening-operations.md).
+        let can_share = !(is_wide && batch > 1);
+        let most = if can_share { (k / MIN_DEPTH).clamp(1, MAX_PARTS) } else { 1 };
         let all = shapes.flat_map(|(rows, columns)| {
             let tiles = (m.div_ceil(rows) * n.div_ceil(columns) * batch).max(1);
             let parts = (1..=RESIDENT_BLOCKS).map(move |waves| (waves * UNITS / tiles).clamp(1, most));
