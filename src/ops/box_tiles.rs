@@ -116,7 +116,7 @@ fn extents(all: &Geometry, room: u64, size: u64) -> Vec<u64> {
         };
         is_closed[which] = extent[axis] == 1;
     }
-    // More ranges, if these cannot be longer.
+    // A box whose ranges cannot be longer has more of them.
     for axis in (0..extent.len()).rev() {
         if extent[axis] == 1 {
             extent[axis] = all.dims[axis].min(left(&extent)).max(1);
@@ -245,7 +245,7 @@ impl BoxTiles {
             after *= extent[axis];
         }
         let next = format!("e += {}; {next}{}", place(axes[0]), "}".repeat(axes.len() - 1));
-        // Neighbouring threads read elements whose distance is this times a pack.
+        // The distance between the elements of neighbouring threads is a multiple of this one. Gaps spread even distances over the banks.
         let gap = if place(axes[0]).is_multiple_of(2) { pack } else { 0 };
         let before = format!(
             "{}typedef {} E;\ntypedef {} Index;\n#define V {pack}\n#define LENGTH {}u\n#define READS {}u\n#define READ_PACKS {read_packs}u\n#define WRITES {}u\n\
