@@ -50,5 +50,14 @@ fn transpose_of_any_sides() {
         let (dims, order) = ([n, a, b, c], file.pick(&[[0, 2, 3, 1], [3, 0, 2, 1]]));
         transpose(&mut file, dtype, dims, order);
     }
+    // Sides of these elements that are shorter than a pack, beside which no other side is contiguous.
+    for _ in 0..cases(6) {
+        let dtype = file.pick(&["bf16", "u8"]);
+        let [a, b, c] = [0; 3].map(|_| file.pick(&[2, 5, 7, 9, 16, 31]));
+        let n = 600_000 * (1 + u64::from(dtype == "u8")) / (a * b * c) + file.below(5);
+        let dims = file.pick(&[[n, a, b, c], [a, n, b, c]]);
+        let order = file.pick(&[[3, 1, 0, 2], [0, 3, 2, 1], [1, 0, 3, 2], [3, 2, 1, 0]]);
+        transpose(&mut file, dtype, dims, order);
+    }
     file.check();
 }

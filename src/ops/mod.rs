@@ -10,6 +10,7 @@ mod attr;
 mod axis;
 pub mod backward;
 mod ball;
+mod box_tiles;
 mod call;
 mod catalogue;
 mod check;

@@ -1,5 +1,6 @@
 //! `transpose`: permutes the dimensions of a tensor.
 
+use super::box_tiles::BoxTiles;
 use super::few_rows::FewRows;
 use super::interleave::{Interleaved, WALKED, WALKED_TENSOR};
 use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u64_param};
@@ -78,6 +79,9 @@ impl Operation for Transpose {
         if let Some(tiles) = WordTiles::of(spec, &all) {
             return tiles.cost(spec);
         }
+        if let Some(tiles) = BoxTiles::of(spec, &all) {
+            return tiles.cost(spec);
+        }
         match Tiles::of(spec) {
             Some(tiles) => {
                 let instructions = tiles.instructions(&spec.outputs[0]);
@@ -110,6 +114,7 @@ impl Operation for Transpose {
         let launch = of_few
             .or_else(|| Some(Interleaved::of(spec, &all)?.launch(spec)))
             .or_else(|| Some(WordTiles::of(spec, &all)?.launch(spec)))
+            .or_else(|| Some(BoxTiles::of(spec, &all)?.launch(spec)))
             .or_else(|| Some(Tiles::of(spec)?.launch(spec)))
             .or_else(|| stream::moved("transpose", spec, dims, &strides));
         vec![launch.unwrap_or_else(|| walk::launch("transpose", &Expression::identity(), dims, &strides, spec))]

@@ -22,6 +22,9 @@ const WIDEST: u64 = 32;
 
 /// Maximum number of packs per thread and tile.
 const PACKS: u64 = 8;
+/// Maximum number of packs of 16 one-byte elements per thread of a kernel without inputs, whose threads spend most instructions on
+/// converting a value to all elements of a pack.
+const CONVERTED: u64 = 4;
 /// Maximum number of elements per thread and tile if those of an input are apart: more of them spread the accesses of the resident threads
 /// over more pages of memory.
 const APART: u64 = 2;
@@ -123,7 +126,12 @@ impl Walk {
         let read: u64 = (outputs..operands.len()).filter(|&input| inner(input) > 0).map(size).sum();
         let fits = |each: &u64| enough(each * pack) && each * pack * read <= MAX_LOADED;
         let packs = if is_apart { APART } else { PACKS };
-        let most = if bytes >= NARROWEST { 1 } else { (1..=packs).rev().find(fits).unwrap_or(1) };
+        let converts = outputs == operands.len() && narrowest == 1;
+        let most = match bytes >= NARROWEST {
+            true if converts => (1..=CONVERTED).rev().find(fits).unwrap_or(1),
+            true => 1,
+            false => (1..=packs).rev().find(fits).unwrap_or(1),
+        };
         let (threads, each) = tile(length.div_ceil(pack), bytes, most);
         Walk { outputs, steps: steps.collect(), distances, outer, length, pack, each, threads }
     }
