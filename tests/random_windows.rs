@@ -472,7 +472,7 @@ fn calls_of_a_library_share_the_samples() {
         let inputs = vec![tensor(&[samples, 3, 512, 512]), tensor(&[29, 3, 1, 1])];
         let launches = Spec::of_use("conv", options, inputs, &[None]).expect("a convolution").launch();
         match &launches[..] {
-            [Launch::Conv(conv, _)] => conv.as_ref().clone(),
+            [Launch::Conv(conv, ..)] => conv.as_ref().clone(),
             other => panic!("{other:?}"),
         }
     };

@@ -254,7 +254,7 @@ impl Grid {
         let kernel = match launch {
             Launch::Kernel(kernel) => kernel,
             // The cost of a convolution counts the blocks of all its kernels together, so the blocks of each are unknown.
-            Launch::Conv(_, kernels) => {
+            Launch::Conv(_, kernels, _) => {
                 return Grid { threads: kernels.first().map(of_block), ..Grid::unknown(cost) };
             }
             _ => return Grid::unknown(cost),
@@ -514,7 +514,11 @@ pub fn issue(launch: &Launch, profile: &Profile) -> f64 {
     match launch {
         Launch::Kernel(_) => &host.kernel,
         Launch::Gemm(..) => &host.matrix,
-        Launch::Conv(_, kernels) | Launch::Attention(_, kernels) => return host.kernel.value() * kernels.len() as f64,
+        Launch::Conv(_, kernels, products) => {
+            let of_kernels = products.as_ref().map_or(kernels.len(), |products| products.first_kernel);
+            return host.kernel.value() * of_kernels as f64;
+        }
+        Launch::Attention(_, kernels) => return host.kernel.value() * kernels.len() as f64,
         Launch::Copy(copy) if copy.direction == Direction::DeviceToDevice => &host.copy_on_device,
         Launch::Copy(_) => &host.copy,
         Launch::Memset { .. } => &host.memset,

@@ -17,8 +17,9 @@ pub enum Launch {
     /// A matrix product by the vendor's library, and the kernel that computes its epilogue if the library cannot;
     /// `None` if no kernel is needed for that.
     Gemm(Gemm, Option<Kernel>),
-    /// A convolution by the vendor's library, and the kernels to use instead if the library cannot compute it or is slower.
-    Conv(Arc<Conv>, Vec<Kernel>),
+    /// A convolution by the vendor's library; the kernels and, for some convolutions, the matrix products that compute it if the library
+    /// cannot or is slower.
+    Conv(Arc<Conv>, Vec<Kernel>, Option<Box<ConvProducts>>),
     /// Attention by the vendor's library, and the kernels that compute it where the library does not, or is slower.
     Attention(Arc<FusedAttention>, Vec<Kernel>),
     Copy(Copy),
@@ -44,7 +45,7 @@ impl Launch {
     pub fn kernels(&self) -> &[Kernel] {
         match self {
             Launch::Kernel(kernel) | Launch::Gemm(_, Some(kernel)) => std::slice::from_ref(kernel),
-            Launch::Conv(_, kernels) | Launch::Attention(_, kernels) => kernels,
+            Launch::Conv(_, kernels, _) | Launch::Attention(_, kernels) => kernels,
             _ => &[],
         }
     }
@@ -61,7 +62,7 @@ impl Launch {
     pub fn kernels_mut(&mut self) -> &mut [Kernel] {
         match self {
             Launch::Kernel(kernel) | Launch::Gemm(_, Some(kernel)) => std::slice::from_mut(kernel),
-            Launch::Conv(_, kernels) | Launch::Attention(_, kernels) => kernels,
+            Launch::Conv(_, kernels, _) | Launch::Attention(_, kernels) => kernels,
             _ => &mut [],
         }
     }
@@ -325,6 +326,17 @@ pub struct Conv {
     pub arithmetic: Arithmetic,
     /// Whether the sums have the same bits in each run: no sum may depend on an arbitrary order of additions.
     pub deterministic: bool,
+}
+
+/// Matrix products by the vendor's library that compute a convolution.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConvProducts {
+    pub gemms: Vec<Gemm>,
+    /// Index among the launch's kernels of the first that belongs to the products. The kernels before it compute the convolution
+    /// without products.
+    pub first_kernel: usize,
+    /// Number of kernels, from `first_kernel` on, that run before the products. The remaining ones run after them.
+    pub kernels_before: usize,
 }
 
 /// Maximum bytes of `x` and `y` together in one call of a library, unless a single sample has more. The fastest

@@ -1,5 +1,5 @@
-//! Convolutions and attention: chooses between an engine of the vendor's library and generated kernels for each, by timing
-//! both.
+//! Convolutions and attention: chooses between an engine of the vendor's library, generated kernels and, for some convolutions, matrix
+//! products for each, by timing all of them.
 //!
 //! The library compiles an engine of attention for each number of queries and keys, which takes 0.04 to 0.08 s (cuDNN 9.19,
 //! H100). A workload whose lengths are drawn has hundreds of them. So only one use of each class is timed, the others take its
@@ -7,15 +7,15 @@
 
 use crate::base::{Nanos, counted};
 use crate::exec::{ExecError, Fault, ImageOp};
-use crate::ops::Kernel;
+use crate::ops::{Kernel, Launch};
 
 use super::api::{Api, Call};
 use super::disk_cache;
 use super::library_work::{EngineNumber, LibraryOperation, LibraryUse, LibraryWork};
-use super::lower::{Calls, Context, Prepared};
+use super::lower::{Calls, Context, Prepared, Products};
 use super::products::{Chooser, StoredChoice};
 use super::runtime::Stream;
-use super::trial::Trial;
+use super::trial::{Trial, TrialResult, Way};
 
 impl StoredChoice {
     /// Encodes a choice for the cache on disk; `None` stands for the kernels.
@@ -36,20 +36,31 @@ impl StoredChoice {
 const MAX_COMPILED: usize = 64;
 
 impl<A: Api> Context<'_, A> {
-    /// Adds the library's calls and the launches of the kernels that compute the same. Once one of the two is chosen,
-    /// the calls of the other do nothing.
+    /// Adds the calls of a launch that the library computes, and those of the kernels and products that compute the same; false for any
+    /// other launch. Once one way is chosen, the calls of the others do nothing.
     pub fn add_library_work(
         &self,
-        (work, kernels): (LibraryWork, &[Kernel]),
+        launch: &Launch,
         op: &ImageOp,
         operands: &[u64],
         calls: &mut Calls<A>,
-    ) -> Result<(), ExecError> {
+        products: &mut Products,
+    ) -> Result<bool, ExecError> {
+        let (work, kernels, by_products) = match launch {
+            Launch::Conv(conv, kernels, products) => (LibraryWork::convolution(conv), kernels, products.as_deref()),
+            Launch::Attention(fused, kernels) => (LibraryWork::Attention(fused.clone()), kernels, None),
+            _ => return Ok(false),
+        };
+        let (first, before) =
+            by_products.map_or((kernels.len(), 0), |products| (products.first_kernel, products.kernels_before));
+        let (alone, of_products) = kernels.split_at(first);
+        let (before, after) = of_products.split_at(before);
         let (lane, workspace) = (op.lane, self.workspaces[op.lane as usize]);
         let stream = self.streams[lane as usize];
         let of_library = work.calls(operands);
         let number = calls.engine_operations.iter().position(|known| known.work == work).unwrap_or_else(|| {
-            calls.engine_operations.push(LibraryOperation { work, kernels: kernels.to_vec(), uses: Vec::new() });
+            let (kernels, has_products) = (alone.to_vec(), by_products.is_some());
+            calls.engine_operations.push(LibraryOperation { work, kernels, has_products, uses: Vec::new() });
             calls.engine_operations.len() - 1
         });
         let operation = number as u32;
@@ -58,22 +69,25 @@ impl<A: Api> Context<'_, A> {
             calls.engine_operands.push(addresses.clone());
             calls.calls.push(Prepared::Engine { operation, operands, workspace, stream });
         }
-        let first = calls.alternatives.len() as u32;
-        for kernel in kernels.iter().filter(|kernel| self.launches(kernel)) {
-            let prepared = self.kernel(kernel, stream, (operands, workspace.0), &mut calls.args)?;
-            calls.calls.push(Prepared::Alternative { operation, kernel: calls.alternatives.len() as u32 });
-            calls.alternatives.push(prepared);
-        }
+        let mut prepared = |kernels: &[Kernel]| -> Result<Vec<Prepared>, ExecError> {
+            let launched = kernels.iter().filter(|kernel| self.launches(kernel));
+            launched.map(|kernel| self.kernel(kernel, stream, (operands, workspace.0), &mut calls.args)).collect()
+        };
+        let (alone, before, after) = (prepared(alone)?, prepared(before)?, prepared(after)?);
+        let gemms = by_products.map_or(&[][..], |by_products| &by_products.gemms);
+        let gemms: Vec<_> = gemms.iter().map(|gemm| self.multiply(gemm, op, operands, calls, products).1).collect();
+        let kernels = calls.add_alternatives(operation, false, alone);
+        let products = calls.add_alternatives(operation, true, [before, gemms, after].concat());
         let uses = &mut calls.engine_operations[number].uses;
         if !uses.iter().any(|known| known.lane == lane) {
-            uses.push(LibraryUse { calls: of_library, lane, kernels: (first, calls.alternatives.len() as u32) });
+            uses.push(LibraryUse { calls: of_library, lane, kernels, products });
         }
-        Ok(())
+        Ok(true)
     }
 }
 
-/// An engine of the library; `None` if the kernels compute the operation.
-type Chosen<A> = Option<<A as Api>::Engine>;
+/// The way that computes an operation, and the engine if the library does.
+type Chosen<A> = Way<<A as Api>::Engine>;
 
 /// A class of work with the lanes of its uses. Engines are timed concurrently on all lanes of a use.
 type Class = (LibraryWork, Vec<u32>);
@@ -103,13 +117,23 @@ impl<A: Api> Chooser<'_, A> {
             if !others.is_empty() {
                 note += &format!("; likewise {} of similar sizes", counted(others.len(), "other use"));
             }
-            if found.is_some() && self.candidates > 1 && followers.len() + others.len() > MAX_COMPILED {
-                found = None;
+            if matches!(found, Way::Candidate(_))
+                && self.candidates > 1
+                && followers.len() + others.len() > MAX_COMPILED
+            {
+                found = Way::Kernels;
                 note += "; all of them are computed by the kernels of aorta, since compiling an engine for each takes too long";
             }
-            match found.as_ref().map(A::engine_number) {
-                Some(engine) => followers.extend(others.iter().map(|other| (*other, engine, note.clone()))),
-                None => others.iter().for_each(|other| chosen[*other] = Some((None, note.clone()))),
+            let mut choose = |way: fn() -> Chosen<A>| {
+                others.iter().for_each(|other| chosen[*other] = Some((way(), note.clone())));
+            };
+            match &found {
+                Way::Kernels => choose(|| Way::Kernels),
+                Way::Products => choose(|| Way::Products),
+                Way::Candidate(engine) => {
+                    let engine = A::engine_number(engine);
+                    followers.extend(others.iter().map(|other| (*other, engine, note.clone())));
+                }
             }
             chosen[*first] = Some((found, note));
             done();
@@ -117,7 +141,7 @@ impl<A: Api> Chooser<'_, A> {
         for (index, engine, note) in followers {
             // An engine of the class that does not compute this use is no reason to fail.
             chosen[index] = Some(match self.compiled(&all[index], engine) {
-                Ok(engine) => (Some(engine), note),
+                Ok(engine) => (Way::Candidate(engine), note),
                 Err(_) => self.choose_engine(&all[index])?,
             });
             done();
@@ -125,18 +149,20 @@ impl<A: Api> Chooser<'_, A> {
         Ok(chosen.into_iter().map(|one| one.expect("each operation is in a class")).collect())
     }
 
-    /// Chooses between the library's engines and generated kernels for one operation. Also returns a note for the
-    /// record.
+    /// Chooses between the library's engines, generated kernels and matrix products for one operation. Also returns a note for
+    /// the record.
     fn choose_engine(&self, operation: &LibraryOperation) -> Result<(Chosen<A>, String), ExecError> {
-        let LibraryOperation { work, kernels, uses } = operation;
-        let what = work.describe();
-        let Some(library) = self.api.engine_library() else {
+        let LibraryOperation { work, kernels, has_products, uses } = operation;
+        let has_products = *has_products && self.candidates > 1;
+        let (what, library) = (work.describe(), self.api.engine_library());
+        if library.is_none() && !has_products {
             let (of, them) = match work {
                 LibraryWork::Convolution { .. } => ("convolutions", "them"),
                 LibraryWork::Attention(_) => ("attention", "it"),
             };
-            return Ok((None, format!("{of}: kernels of aorta, since there is no library of {them}")));
-        };
+            return Ok((Way::Kernels, format!("{of}: kernels of aorta, since there is no library of {them}")));
+        }
+        let library = library.unwrap_or_default();
         let stored = match work {
             LibraryWork::Convolution { .. } => None,
             LibraryWork::Attention(fused) => self.kept.filter(|_| self.candidates > 1).map(|folder| {
@@ -153,11 +179,11 @@ impl<A: Api> Chooser<'_, A> {
         if let Some(choice) = stored.as_deref().and_then(StoredChoice::read) {
             let time = choice.time;
             match choice.engine() {
-                None => return Ok((None, format!("{what}: kernels of aorta, {time} when they were chosen"))),
+                None => return Ok((Way::Kernels, format!("{what}: kernels of aorta, {time} when they were chosen"))),
                 Some(engine) => {
                     if let Ok(engine) = self.compiled(operation, engine) {
                         let note = format!("{what}: an engine of {library}, {time} when it was chosen");
-                        return Ok((Some(engine), note));
+                        return Ok((Way::Candidate(engine), note));
                     }
                 }
             }
@@ -165,16 +191,21 @@ impl<A: Api> Chooser<'_, A> {
         let (term, workspace) = (work.term(), self.workspaces[uses[0].lane as usize].1);
         let found = match self.api.engines(work, workspace, self.candidates, None) {
             Ok(found) => found,
-            Err(why) => return Ok((None, format!("{what}: kernels of aorta, since {library} has no {term}: {why}"))),
+            Err(_) if has_products => Vec::new(),
+            Err(why) => {
+                let note = format!("{what}: kernels of aorta, since {library} has no {term}: {why}");
+                return Ok((Way::Kernels, note));
+            }
         };
-        let issue = |engine: Option<&A::Engine>, number, stream| self.issue_use(operation, engine, number, stream);
-        let lanes = uses.iter().map(|one| one.lane).collect();
-        let fastest = self.fastest(&Trial { what, library, term, lanes, flops: work.flops(), issue: &issue }, found)?;
-        if let Some(time) = fastest.time {
-            let choice = StoredChoice::of_engine(fastest.candidate.as_ref().map(A::engine_number), time);
-            disk_cache::store(stored.as_deref(), &choice.packed());
+        let issue = |way: Way<&A::Engine>, number, stream| self.issue_use(operation, way, number, stream);
+        let (lanes, flops) = (uses.iter().map(|one| one.lane).collect(), work.flops());
+        let trial = Trial { what, library, term, lanes, flops, has_products, issue: &issue };
+        let TrialResult { way, time, note } = self.fastest(&trial, found)?;
+        if let Some(time) = time {
+            let engine = if let Way::Candidate(engine) = &way { Some(A::engine_number(engine)) } else { None };
+            disk_cache::store(stored.as_deref(), &StoredChoice::of_engine(engine, time).packed());
         }
-        Ok((fastest.candidate, fastest.note))
+        Ok((way, note))
     }
 
     /// Compiles an engine for an operation, and runs it once with the operands of the first use.
@@ -182,30 +213,27 @@ impl<A: Api> Chooser<'_, A> {
         let lane = operation.uses[0].lane as usize;
         let mut found = self.api.engines(&operation.work, self.workspaces[lane].1, 1, Some(engine))?;
         let engine = found.pop().ok_or_else(|| Fault::new("engines", "the library has no engine"))?;
-        self.issue_use(operation, Some(&engine), 0, self.streams[lane])?;
+        self.issue_use(operation, Way::Candidate(&engine), 0, self.streams[lane])?;
         self.api.synchronize()?;
         Ok(engine)
     }
 
-    /// Issues one use of an operation by an engine, or by the kernels if `engine` is `None`.
-    fn issue_use(
-        &self,
-        operation: &LibraryOperation,
-        engine: Option<&A::Engine>,
-        number: usize,
-        stream: Stream,
-    ) -> Call {
-        let LibraryUse { calls, lane, kernels: (first, end) } = &operation.uses[number];
+    /// Issues one use of an operation.
+    fn issue_use(&self, operation: &LibraryOperation, way: Way<&A::Engine>, number: usize, stream: Stream) -> Call {
+        let LibraryUse { calls, lane, kernels, products } = &operation.uses[number];
         let workspace = self.workspaces[*lane as usize];
-        match engine {
-            Some(engine) => calls.iter().try_for_each(|operands| {
-                // SAFETY: the operands are the operation's own, in memory that nothing else uses now.
-                unsafe { self.api.run_engine(engine, operands, workspace, stream) }
-            }),
-            None => self.alternatives[*first as usize..*end as usize]
-                .iter()
-                .try_for_each(|kernel| self.kernel(kernel, stream)),
-        }
+        let (first, end) = match way {
+            Way::Kernels => *kernels,
+            Way::Products => *products,
+            Way::Candidate(engine) => {
+                return calls.iter().try_for_each(|operands| {
+                    // SAFETY: the operands are the operation's own, in memory that nothing else uses now.
+                    unsafe { self.api.run_engine(engine, operands, workspace, stream) }
+                });
+            }
+        };
+        let calls = &self.alternatives[first as usize..end as usize];
+        calls.iter().try_for_each(|call| self.alternative(call, stream))
     }
 }
 

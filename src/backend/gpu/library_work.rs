@@ -21,6 +21,8 @@ pub struct LibraryOperation {
     pub work: LibraryWork,
     /// Kernels that compute the same, with the operands of the first use.
     pub kernels: Vec<Kernel>,
+    /// Whether matrix products can compute the same too.
+    pub has_products: bool,
     /// The first use on each lane that has one.
     pub uses: Vec<LibraryUse>,
 }
@@ -33,6 +35,8 @@ pub struct LibraryUse {
     pub lane: u32,
     /// First and end index in `Calls::alternatives` of the kernels that compute this use.
     pub kernels: (u32, u32),
+    /// First and end index in `Calls::alternatives` of the matrix products that compute this use, and of their kernels.
+    pub products: (u32, u32),
 }
 
 /// Number by which the vendor's library identifies an engine of attention.

@@ -16,7 +16,7 @@ use crate::ops::{
 use super::api::{Addresses, Api, SyncStep};
 use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
-use super::library_work::{LibraryOperation, LibraryWork};
+use super::library_work::LibraryOperation;
 use super::peers::{self, CopyPart, PeerDevices};
 use super::runtime::{Function, Stream};
 use super::timer;
@@ -53,11 +53,13 @@ pub enum Prepared {
         workspace: (u64, u64),
         stream: Stream,
     },
-    /// A kernel for a convolution or attention, by its index in [`Calls::alternatives`]; does nothing if the library computes
-    /// the operation.
+    /// A kernel or a matrix product for a convolution or attention, by its index in [`Calls::alternatives`]; does nothing if another
+    /// way computes the operation.
     Alternative {
         operation: u32,
-        kernel: u32,
+        /// True if the call belongs to the way by matrix products, false if to the one by kernels alone.
+        by_products: bool,
+        call: u32,
     },
     Nothing,
     Copy {
@@ -113,7 +115,8 @@ pub struct Calls<A: Api> {
     pub engine_operations: Vec<LibraryOperation>,
     /// Addresses of the operands of each [`Prepared::Engine`].
     pub engine_operands: Vec<Arc<[u64]>>,
-    /// Kernels that a library call can replace: epilogues of products, convolutions, and attention.
+    /// Kernels that a library call can replace: epilogues of products, convolutions, and attention; and products that compute
+    /// convolutions.
     pub alternatives: Vec<Prepared>,
     pub exchanges: Vec<Exchange>,
     /// Devices of the ranks to which data is copied through host memory.
@@ -169,6 +172,15 @@ impl<A: Api> Calls<A> {
         self.ops.push(range);
         self.observed.push(range);
         self.recorded.push(range);
+    }
+
+    /// Adds calls of one way to compute a convolution or attention, and returns their first and end index in `alternatives`.
+    pub fn add_alternatives(&mut self, operation: u32, by_products: bool, prepared: Vec<Prepared>) -> (u32, u32) {
+        let first = self.alternatives.len() as u32;
+        self.alternatives.extend(prepared);
+        let end = self.alternatives.len() as u32;
+        self.calls.extend((first..end).map(|call| Prepared::Alternative { operation, by_products, call }));
+        (first, end)
     }
 
     /// Adds a note unless it is there already.
@@ -254,6 +266,8 @@ pub struct ImageProduct {
     pub reserved: u64,
     /// The first use of the product on each lane.
     pub uses: Vec<ProductUse>,
+    /// False if all uses have another way to compute their operation, so that the library may lack an algorithm.
+    pub is_required: bool,
 }
 
 /// A use of a matrix product.
@@ -329,13 +343,7 @@ impl<A: Api> Context<'_, A> {
                 {
                     continue;
                 }
-                let of_library = match launch {
-                    Launch::Conv(conv, kernels) => Some((LibraryWork::convolution(conv), &kernels[..])),
-                    Launch::Attention(fused, kernels) => Some((LibraryWork::Attention(fused.clone()), &kernels[..])),
-                    _ => None,
-                };
-                if let Some(work) = of_library {
-                    self.add_library_work(work, op, &operands, &mut calls)?;
+                if self.add_library_work(launch, op, &operands, &mut calls, &mut products)? {
                     continue;
                 }
                 let call = self.call(launch, op, &operands, &mut calls, &mut products)?;
@@ -448,7 +456,11 @@ impl<A: Api> Context<'_, A> {
                 }
                 self.kernel(kernel, stream, (operands, workspace), &mut calls.args)?
             }
-            Launch::Gemm(gemm, _) => self.multiply(gemm, op, operands, calls, products),
+            Launch::Gemm(gemm, _) => {
+                let (product, call) = self.multiply(gemm, op, operands, calls, products);
+                calls.products[product as usize].is_required = true;
+                call
+            }
             Launch::Copy(copy) => {
                 let (source, target) = (at(copy.source) + copy.source_offset, at(copy.target) + copy.target_offset);
                 Prepared::Copy { copy: calls.copy(copy), source, target, stream }

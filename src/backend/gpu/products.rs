@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::base::Nanos;
-use crate::exec::{DeviceInfo, ExecError, ImageOp};
+use crate::exec::{DeviceInfo, ExecError, Fault, ImageOp};
 use crate::ops::{Arithmetic, Gemm, Launch, Matrix};
 
 use super::api::{Addresses, Api, Call};
@@ -68,9 +68,11 @@ pub struct Chooser<'a, A: Api> {
     /// Description of device, driver and library, on which a kept choice depends besides the product. Set at the first
     /// use.
     pub machine: OnceCell<String>,
-    /// Kernels that a library call can replace, and the arguments of all kernels.
+    /// Kernels and products that a library call can replace, and the arguments of all kernels.
     pub alternatives: &'a [Prepared],
     pub args: &'a Args,
+    /// The chosen algorithm of each product, once all are chosen; `None` if the library has none for a product that is not required.
+    pub chosen: Vec<Option<ProductChoice<A>>>,
     /// Two timed events around a run, and an event without a timestamp that orders streams.
     pub from: Event,
     pub to: Event,
@@ -83,13 +85,18 @@ const ALIGN: u64 = 256;
 /// Bytes at the begin of a lane's workspace that an operation's kernels and products use for their own data; `None` if
 /// no product has a matrix in the workspace.
 pub fn reserved(launches: &[Launch]) -> Option<u64> {
-    let uses = |launch: &Launch| matches!(launch, Launch::Gemm(gemm, _) if gemm.uses_workspace());
+    let uses = |launch: &Launch| match launch {
+        Launch::Gemm(gemm, _) => gemm.uses_workspace(),
+        Launch::Conv(_, _, Some(products)) => products.gemms.iter().any(Gemm::uses_workspace),
+        _ => false,
+    };
     let bytes = launches.iter().map(Launch::workspace).max().unwrap_or(0);
     launches.iter().any(uses).then_some(bytes.next_multiple_of(ALIGN))
 }
 
 impl<A: Api> Context<'_, A> {
-    /// Resolves a matrix product. Products that differ only in their addresses share an algorithm.
+    /// Resolves a matrix product, and returns its index in [`Calls::products`] with its call. Products that differ only in their
+    /// addresses share an algorithm.
     pub fn multiply(
         &self,
         gemm: &Gemm,
@@ -97,7 +104,7 @@ impl<A: Api> Context<'_, A> {
         operands: &[u64],
         calls: &mut Calls<A>,
         products: &mut Products,
-    ) -> Prepared {
+    ) -> (u32, Prepared) {
         let (lane, at) = (op.lane, |operand: u8| operands[usize::from(operand)]);
         let (own, bytes) = self.workspaces[lane as usize];
         let reserved = match gemm.uses_workspace() {
@@ -124,7 +131,7 @@ impl<A: Api> Context<'_, A> {
             scales.offsets = [0; 2];
         }
         let product = *products.entry((key.clone(), reserved)).or_insert_with(|| {
-            calls.products.push(ImageProduct { gemm: key, reserved, uses: Vec::new() });
+            calls.products.push(ImageProduct { gemm: key, reserved, uses: Vec::new(), is_required: false });
             calls.products.len() as u32 - 1
         });
         let uses = &mut calls.products[product as usize].uses;
@@ -132,7 +139,7 @@ impl<A: Api> Context<'_, A> {
             uses.push(ProductUse { operands, lane, epilogue: None });
         }
         let workspace = (own + reserved, bytes.saturating_sub(reserved));
-        Prepared::Multiply { product, operands, workspace, stream: self.streams[lane as usize] }
+        (product, Prepared::Multiply { product, operands, workspace, stream: self.streams[lane as usize] })
     }
 }
 
@@ -150,8 +157,7 @@ impl<A: Api> Chooser<'_, A> {
         });
         if let Some(choice) = kept.as_deref().and_then(StoredChoice::read).filter(|choice| choice.place < count) {
             let Candidate { algorithm, split } = candidates.swap_remove(choice.place);
-            let note =
-                self.chosen(product, split, (choice.place, count), &format!("{} when it was chosen", choice.time));
+            let note = self.note(product, split, (choice.place, count), &format!("{} when it was chosen", choice.time));
             return Ok(ProductChoice { product: algorithm, split, note: Some(note) });
         }
         let mut first = None;
@@ -177,7 +183,7 @@ impl<A: Api> Chooser<'_, A> {
         match (best, first, failed) {
             (Some((time, place, Candidate { algorithm, split })), ..) => {
                 disk_cache::store(kept.as_deref(), &StoredChoice { place, time }.packed());
-                let note = self.chosen(product, split, (place, count), &time.to_string());
+                let note = self.note(product, split, (place, count), &time.to_string());
                 Ok(ProductChoice { product: algorithm, split, note: Some(note) })
             }
             (None, Some(Candidate { algorithm, split }), Some(fault)) => {
@@ -202,7 +208,7 @@ impl<A: Api> Chooser<'_, A> {
     }
 
     /// Formats the note on a choice: algorithm number `place` of `count`.
-    fn chosen(&self, product: &ImageProduct, split: bool, (place, count): (usize, usize), time: &str) -> String {
+    fn note(&self, product: &ImageProduct, split: bool, (place, count): (usize, usize), time: &str) -> String {
         let streams = match product.uses.len() {
             1 => "alone".to_owned(),
             streams => format!("on {streams} streams at once"),
@@ -252,17 +258,28 @@ impl<A: Api> Chooser<'_, A> {
                 self.api.multiply(&candidate.algorithm, operands, own, stream)?;
             }
             match epilogue.filter(|_| candidate.split) {
-                Some(kernel) => self.kernel(&self.alternatives[kernel as usize], stream),
+                Some(kernel) => self.alternative(&self.alternatives[kernel as usize], stream),
                 None => Ok(()),
             }
         })
     }
 
-    /// Issues a kernel on a stream.
-    pub fn kernel(&self, kernel: &Prepared, stream: Stream) -> Call {
-        let Prepared::Kernel { function, grid, block, shared, args, .. } = *kernel else { return Ok(()) };
-        // SAFETY: the function is loaded, and the arguments are those of an operation of the image.
-        unsafe { self.api.launch(function, grid, block, shared, stream, self.args.pointers(args)) }
+    /// Issues a kernel, or a product whose algorithm is chosen, on a stream.
+    pub fn alternative(&self, call: &Prepared, stream: Stream) -> Call {
+        match *call {
+            Prepared::Kernel { function, grid, block, shared, args, .. } => {
+                // SAFETY: the function is loaded, and the arguments are those of an operation of the image.
+                unsafe { self.api.launch(function, grid, block, shared, stream, self.args.pointers(args)) }
+            }
+            Prepared::Multiply { product, operands, workspace, .. } => {
+                let Some(ProductChoice { product, .. }) = &self.chosen[product as usize] else {
+                    return Err(Fault::new("multiply", "the library has no algorithm for a product"));
+                };
+                // SAFETY: the operands are those of an operation of the image, in memory that nothing else uses now.
+                unsafe { self.api.multiply(product, operands, workspace, stream) }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Median time of one execution of the work that `issue` issues, when all these lanes execute it concurrently.

@@ -1,4 +1,4 @@
-//! Times the candidates of a vendor's library and the generated kernels that compute the same, to use the fastest.
+//! Times the candidates of a vendor's library, and the generated kernels and matrix products that compute the same, to use the fastest.
 
 use std::time::{Duration, Instant};
 
@@ -22,11 +22,19 @@ const MAX_RATIO: u32 = 4;
 /// Time that the host may take to issue one run and to wait for it, besides the run itself.
 const HOST_TIME: Duration = Duration::from_millis(1);
 
+/// A way to compute a convolution or attention; `C` is a candidate of the vendor's library.
+#[derive(Clone, Copy)]
+pub enum Way<C> {
+    Kernels,
+    Products,
+    Candidate(C),
+}
+
 /// An operation that a library or generated kernels can compute.
 pub struct Trial<'a, C> {
     /// Description of the operation for notes.
     pub what: String,
-    /// Name of the library for notes.
+    /// Name of the library for notes; empty without a library.
     pub library: &'a str,
     /// The library's term for a candidate, for notes, such as `engine`.
     pub term: &'static str,
@@ -34,15 +42,16 @@ pub struct Trial<'a, C> {
     pub lanes: Vec<u32>,
     /// Number of floating-point operations of one run on one lane.
     pub flops: f64,
-    /// Issues one run on a stream, by a candidate, or by the kernels if it is `None`. The number is the index in
-    /// `lanes` of the lane whose operands are used.
-    pub issue: &'a dyn Fn(Option<&C>, usize, Stream) -> Call,
+    /// Whether matrix products can compute the operation.
+    pub has_products: bool,
+    /// Issues one run on a stream. The number is the index in `lanes` of the lane whose operands are used.
+    pub issue: &'a dyn Fn(Way<&C>, usize, Stream) -> Call,
 }
 
 /// The result of a trial.
 pub struct TrialResult<C> {
-    /// The fastest candidate; `None` if the kernels are faster or no candidate runs.
-    pub candidate: Option<C>,
+    /// The fastest way; the kernels if nothing else runs.
+    pub way: Way<C>,
     /// The measured time; `None` if nothing was timed.
     pub time: Option<Nanos>,
     /// Note on the choice for the record.
@@ -52,7 +61,7 @@ pub struct TrialResult<C> {
 impl<A: Api> Chooser<'_, A> {
     /// Runs a candidate once. The first run may load code, which is not allowed during a capture.
     pub fn runs<C>(&self, trial: &Trial<C>, candidate: &C) -> Call {
-        (trial.issue)(Some(candidate), 0, self.streams[trial.lanes[0] as usize])?;
+        (trial.issue)(Way::Candidate(candidate), 0, self.streams[trial.lanes[0] as usize])?;
         self.api.synchronize()
     }
 
@@ -64,31 +73,30 @@ impl<A: Api> Chooser<'_, A> {
         Ok(began.elapsed())
     }
 
-    /// Returns the fastest of the candidates and the kernels. A candidate that fails is skipped; an error if the
-    /// kernels fail too.
+    /// Returns the fastest of the candidates, the kernels and the matrix products. A way that fails is skipped; an error if the kernels
+    /// and all others fail.
     ///
     /// If a setting permits one candidate only, takes the first candidate that runs, without timing it.
     pub fn fastest<C>(&self, trial: &Trial<C>, candidates: Vec<C>) -> Result<TrialResult<C>, ExecError> {
-        let Trial { what, library, term, lanes, flops, issue } = trial;
+        let Trial { what, library, term, lanes, flops, has_products, issue } = trial;
         let count = candidates.len();
-        if count == 0 {
-            let note = format!("{what}: kernels of aorta, since {library} has no {term}");
-            return Ok(TrialResult { candidate: None, time: None, note });
-        }
-        if self.candidates == 1 {
+        if self.candidates == 1 || (count == 0 && !has_products) {
             let candidate = candidates.into_iter().find(|candidate| self.runs(trial, candidate).is_ok());
             let by = match candidate {
                 Some(_) => format!("the first {term} of {library} that runs, not timed"),
+                None if count == 0 => format!("kernels of aorta, since {library} has no {term}"),
                 None => format!("kernels of aorta, since no {term} of {library} runs"),
             };
-            return Ok(TrialResult { candidate, time: None, note: format!("{what}: {by}") });
+            let way = candidate.map_or(Way::Kernels, Way::Candidate);
+            return Ok(TrialResult { way, time: None, note: format!("{what}: {by}") });
         }
-        let time = |by: Option<&C>| self.time_lanes(lanes, *flops, &|number, stream| issue(by, number, stream));
+        let time = |by: Way<&C>| self.time_lanes(lanes, *flops, &|number, stream| issue(by, number, stream));
         let (began, mut wasted) = (Instant::now(), Duration::ZERO);
-        let own = time(None);
+        let own = time(Way::Kernels);
+        let products = if *has_products { time(Way::Products).ok() } else { None };
         let mut best: Option<(Nanos, usize, C)> = None;
         for (place, candidate) in candidates.into_iter().enumerate() {
-            let least = best.iter().map(|&(least, ..)| least).chain(own.as_ref().ok().copied()).min();
+            let least = best.iter().map(|&(least, ..)| least).chain(own.as_ref().ok().copied()).chain(products).min();
             if least.is_some() && (began.elapsed() > TRIAL_BUDGET || wasted > SLOW_BUDGET) {
                 break;
             }
@@ -98,28 +106,35 @@ impl<A: Api> Chooser<'_, A> {
                 wasted += 2 * once;
                 continue;
             }
-            if let Ok(time) = time(Some(&candidate))
+            if let Ok(time) = time(Way::Candidate(&candidate))
                 && best.as_ref().is_none_or(|(least, ..)| time < *least)
             {
                 best = Some((time, place, candidate));
             }
         }
-        let (candidate, time, by) = match (own, best) {
-            (Ok(own), Some((time, place, candidate))) if time < own => {
-                let by = format!("{term} {} of {count} of {library}, {time}; kernels of aorta {own}", place + 1);
-                (Some(candidate), time, by)
-            }
-            (Ok(own), Some((time, ..))) => {
-                (None, own, format!("kernels of aorta, {own}; the best of {count} of {library} {time}"))
-            }
-            (Ok(own), None) => {
-                (None, own, format!("kernels of aorta, {own}; each of {count} of {library} fails or takes far longer"))
-            }
-            (Err(_), Some((time, place, candidate))) => {
-                (Some(candidate), time, format!("{term} {} of {count} of {library}, {time}", place + 1))
-            }
-            (Err(fault), None) => return Err(ExecError::Device { fault: fault.to_string(), help: None }),
+        let failed = best.is_none() && count > 0;
+        // The time of each way, and its names in notes: as the chosen way and as another one.
+        let mut ways: Vec<(Nanos, [String; 2], Way<C>)> = Vec::new();
+        let both = |name: &str| [name.to_owned(), name.to_owned()];
+        ways.extend(own.as_ref().ok().map(|&time| (time, both("kernels of aorta"), Way::Kernels)));
+        ways.extend(products.map(|time| (time, both("matrix products"), Way::Products)));
+        ways.extend(best.map(|(time, place, candidate)| {
+            let chosen = format!("{term} {} of {count} of {library}", place + 1);
+            (time, [chosen, format!("the best of {count} of {library}")], Way::Candidate(candidate))
+        }));
+        ways.sort_by_key(|(time, ..)| *time);
+        let mut ways = ways.into_iter();
+        let Some((time, [chosen, _], way)) = ways.next() else {
+            let fault = own.err().map_or_else(|| format!("nothing computes {what}"), |fault| fault.to_string());
+            return Err(ExecError::Device { fault, help: None });
         };
-        Ok(TrialResult { candidate, time: Some(time), note: format!("{what}: {by}") })
+        let mut note = format!("{what}: {chosen}, {time}");
+        for (time, [_, other], _) in ways {
+            note += &format!("; {other} {time}");
+        }
+        if failed {
+            note += &format!("; each of {count} of {library} fails or takes far longer");
+        }
+        Ok(TrialResult { way, time: Some(time), note })
     }
 }

@@ -1,6 +1,6 @@
 //! The cost of a convolution: that of a library's kernels or that of our own, whichever takes less time on an H100.
 
-use super::super::launch::{Gemm, Matrix};
+use super::super::launch::Gemm;
 use super::super::matrix::product_cost;
 use super::super::occupancy::{SECTOR, UNITS, share, share_with};
 use super::kernel::{FEW_ROWS, Method, Split, splits};
@@ -161,14 +161,9 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
         _ => return None,
     };
     let shape = Shape::of(spec);
-    // A plain product of channels and positions, whose operands need no other layout. Gradients of weights add up over the positions of
-    // all samples, which lie apart from each other.
-    let is_product = shape.groups == 1
-        && (shape.form != Form::Weights || shape.samples == 1)
-        && shape.elements() == 1
-        && shape.stride.iter().all(|&stride| stride == 1)
-        && shape.padding.iter().all(|&size| size == 0);
-    if is_product {
+    // Operands of plain products need no other layout. Gradients of weights add up over the positions of all samples, which lie apart
+    // from each other.
+    if products::is_product(&shape) && (shape.form != Form::Weights || shape.samples == 1) {
         return Some(product(spec, &shape, &library));
     }
     let Library { rate, tile_depth, .. } = library;
@@ -220,35 +215,9 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
 
 /// Returns the cost of a convolution of single elements as a product for each sample, and its time in ns on an H100.
 fn product(spec: &Spec, shape: &Shape, library: &Library) -> (Cost, f64) {
-    let (inputs, outputs, positions) = (shape.inputs, shape.outputs, shape.position_dims().iter().product::<u64>());
-    let matrix = |row: u64, rows: u64, transposed: bool, is_shared: bool| Matrix {
-        operand: 0,
-        offset: 0,
-        dtype: spec.inputs[0].dtype,
-        row,
-        transposed,
-        batch: if is_shared { 0 } else { rows * row },
-        align: 16,
-    };
-    let (m, n, k, batch, a, b, c) = match shape.form {
-        Form::Forward => {
-            let [x, y] = [inputs, outputs].map(|rows| matrix(positions, rows, false, false));
-            (outputs, positions, inputs, shape.samples, matrix(inputs, outputs, false, true), x, y)
-        }
-        Form::Transposed => {
-            let [x, y] = [inputs, outputs].map(|rows| matrix(positions, rows, false, false));
-            (inputs, positions, outputs, shape.samples, matrix(inputs, outputs, true, true), y, x)
-        }
-        // The sums are of the positions of all samples.
-        Form::Weights => {
-            let [x, y] = [(inputs, true), (outputs, false)].map(|(rows, turned)| matrix(positions, rows, turned, true));
-            (outputs, inputs, positions * shape.samples, 1, y, x, matrix(inputs, outputs, false, true))
-        }
-    };
-    let arithmetic = arithmetic(spec);
-    let mut product = Gemm { m, n, k, batch, a, b, c, arithmetic, accumulate: false, epilogue: None, scales: None };
+    let mut product = products::product(spec, shape);
     let rounded = timed(spec, &product, library.units);
-    if arithmetic != Arithmetic::Tf32 {
+    if product.arithmetic != Arithmetic::Tf32 {
         return rounded;
     }
     // A library that may round factors need not.

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::super::kernel::{Parameter, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
+use super::super::launch::ConvProducts;
 use super::super::mma;
 use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS};
 use super::depthwise::{self, Depthwise};
 use super::few::Few;
 use super::fold::{self, Fold};
 use super::lines::{self, Lines};
+use super::products::Products;
 use super::*;
 
 /// Maximum number of rows for which each thread computes one column, without tiles, if the depth is at most
@@ -43,9 +45,6 @@ const SHARERS: u64 = 8;
 const WIDE_COLUMNS: [u64; 3] = [192, 96, 48];
 /// Maximum number of rows for tiles of [`WIDE_COLUMNS`].
 const MAX_WIDE_ROWS: u64 = 64;
-
-/// Maximum size in bytes of the partial sums of all blocks.
-const MAX_PARTS: u64 = 256 << 20;
 
 /// Kernel text before the body: moves the pointers of operands to the first elements of the phase.
 const FIRST: &str = "  factor += first_factor;\n  out += first_out;\n";
@@ -114,11 +113,11 @@ pub fn splits(spec: &Spec) -> Vec<Split> {
     }
 }
 
-/// Returns the library's convolution with the kernels that can replace it; the kernels alone if operands or the bias
+/// Returns the library's convolution with the kernels and products that can replace it; the kernels alone if operands or the bias
 /// have gaps or more elements than libraries support.
 pub fn launches(spec: &Spec) -> Vec<Launch> {
     let Shape { form, stride, padding, dilation, groups, .. } = Shape::of(spec);
-    let kernels: Vec<Kernel> = splits(spec).iter().flat_map(|split| split.kernels(spec)).collect();
+    let mut kernels: Vec<Kernel> = splits(spec).iter().flat_map(|split| split.kernels(spec)).collect();
     let operands = form.operands(spec);
     let tensors = operands.map(|operand| *spec.operand(operand));
     if !tensors.iter().all(Tensor::contiguous) {
@@ -144,12 +143,25 @@ pub fn launches(spec: &Spec) -> Vec<Launch> {
     // Libraries take 32-bit sizes and strides.
     let counts = |tensor: &Tensor| tensor.elements() <= i32::MAX as u64;
     match conv.pieces().0.tensors.iter().all(counts) {
-        true => vec![Launch::Conv(Arc::new(conv), kernels)],
+        true => {
+            let products = Products::of(spec).map(|Products { gemms, copy, parts }| {
+                let (first_kernel, kernels_before) = (kernels.len(), usize::from(copy.is_some()));
+                kernels.extend(copy.into_iter().chain(parts.map(|count| Split::adding(spec, count))));
+                Box::new(ConvProducts { gemms, first_kernel, kernels_before })
+            });
+            vec![Launch::Conv(Arc::new(conv), kernels, products)]
+        }
         false => kernels.into_iter().map(Launch::Kernel).collect(),
     }
 }
 
 impl Split {
+    /// Returns the kernel that adds up this many gradients of weights in the workspace.
+    fn adding(spec: &Spec, count: u64) -> Kernel {
+        let phase = Phase::whole(Shape::of(spec));
+        Split { phase, shape: phase.shape, method: Method::Direct, splits: count, share: 1 }.join_kernel(spec)
+    }
+
     /// Returns the division of the work of a phase.
     fn of(spec: &Spec, phase: Phase) -> Split {
         let shape = phase.shape;

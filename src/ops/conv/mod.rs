@@ -8,6 +8,7 @@ mod fold;
 mod kernel;
 mod lines;
 mod phase;
+mod products;
 mod reference;
 mod shape;
 mod text;
@@ -32,6 +33,9 @@ const CONV_WEIGHTS: &str = "conv_weights";
 
 /// Threads of a block of the kernels.
 const THREADS: u64 = 256;
+
+/// Maximum size in bytes of partial sums and copies in the workspace.
+const MAX_PARTS: u64 = 256 << 20;
 
 const STRIDE: OptionSpec = OptionSpec::spatial("stride", 1, MAX_VALUE, 1, "stride of the window");
 const PADDING: OptionSpec =

@@ -21,12 +21,13 @@ use crate::backend::gpu::gate::{self, Gates};
 use crate::backend::gpu::host_lanes::HostLanes;
 use crate::backend::gpu::inter_process::InterProcessMemory;
 use crate::backend::gpu::kernels::{Kernels, wanted};
-use crate::backend::gpu::lower::{Args, Calls, Context, Prepared, address};
+use crate::backend::gpu::lower::{Args, Calls, Context, ImageProduct, Prepared, address};
 use crate::backend::gpu::pageable::{CapturedUses, Pageable};
 use crate::backend::gpu::peers::{self, PeerDevices};
 use crate::backend::gpu::products::{Chooser, reserved};
 use crate::backend::gpu::stamps::{self, Stamps};
 use crate::backend::gpu::streams;
+use crate::backend::gpu::trial::Way;
 
 /// Number of copies of its operands, in another order of dimensions, for which a library's convolution gets workspace.
 const CONVOLUTION_COPIES: u64 = 2;
@@ -315,7 +316,7 @@ impl<A: Api> GpuDriver<A> {
             return Ok(());
         }
         let event = |timed| self.api.event(timed).map_err(ExecError::device);
-        let chooser = Chooser {
+        let mut chooser = Chooser {
             api: self.api.as_ref(),
             streams: &self.streams,
             workspaces: &self.workspaces,
@@ -324,6 +325,7 @@ impl<A: Api> GpuDriver<A> {
             machine: OnceCell::new(),
             alternatives: &self.calls.alternatives,
             args: &self.calls.args,
+            chosen: Vec::with_capacity(products.len()),
             from: event(true)?,
             to: event(true)?,
             order: event(false)?,
@@ -334,36 +336,61 @@ impl<A: Api> GpuDriver<A> {
             id_exchange.note_progress();
             stage.step();
         };
-        let choose = |product| chooser.choose(product).inspect(|_| done());
-        let chosen: Result<Vec<_>, ExecError> = products.iter().map(choose).collect();
-        let engines = match chosen.is_ok() {
-            true => chooser.choose_engines(engine_operations, &done),
-            false => Ok(Vec::new()),
+        let choose = |product: &ImageProduct| {
+            let chosen = match chooser.choose(product) {
+                Err(_) if !product.is_required => None,
+                chosen => Some(chosen?),
+            };
+            done();
+            Ok(chosen)
         };
+        let chosen: Result<Vec<_>, ExecError> = products.iter().map(choose).collect();
+        // Trials of convolutions multiply by the chosen algorithms.
+        let ways = chosen.and_then(|chosen| {
+            chooser.chosen = chosen;
+            chooser.choose_engines(engine_operations, &done)
+        });
         for event in [chooser.from, chooser.to, chooser.order] {
             // SAFETY: the event was made above, and nothing waits for it.
             unsafe { self.api.destroy_event(event) };
         }
-        let mut split = Vec::with_capacity(products.len());
-        for chosen in chosen? {
-            self.products.push(chosen.product);
-            split.push(chosen.split);
-            self.notes.extend(chosen.note);
+        let (mut chosen, ways) = (chooser.chosen, ways?);
+        let splits: Vec<bool> =
+            chosen.iter().map(|chosen| chosen.as_ref().is_some_and(|chosen| chosen.split)).collect();
+        // New numbers of the products that calls use. Products of convolutions that are computed in another way have none.
+        let mut numbers = vec![None; chosen.len()];
+        let Calls { calls, alternatives, .. } = &mut self.calls;
+        for call in calls {
+            let stands_in = match *call {
+                Prepared::Epilogue { product, kernel } => Some((splits[product as usize], kernel)),
+                Prepared::Alternative { operation, by_products, call } => {
+                    let is_chosen = match &ways[operation as usize].0 {
+                        Way::Kernels => !by_products,
+                        Way::Products => by_products,
+                        Way::Candidate(_) => false,
+                    };
+                    Some((is_chosen, call))
+                }
+                _ => None,
+            };
+            if let Some((stands_in, alternative)) = stands_in {
+                *call = if stands_in { alternatives[alternative as usize] } else { Prepared::Nothing };
+            }
+            if let Prepared::Multiply { product, .. } = call {
+                let old = *product as usize;
+                *product = *numbers[old].get_or_insert_with(|| {
+                    let chosen = chosen[old].take().expect("calls use products that have an algorithm");
+                    self.products.push(chosen.product);
+                    self.notes.extend(chosen.note);
+                    self.products.len() as u32 - 1
+                });
+            }
         }
-        for (engine, note) in engines? {
-            self.engines.push(engine);
+        for (way, note) in ways {
+            self.engines.push(if let Way::Candidate(engine) = way { Some(engine) } else { None });
             if !self.notes.contains(&note) {
                 self.notes.push(note);
             }
-        }
-        let alternatives = &self.calls.alternatives;
-        for call in &mut self.calls.calls {
-            let (stands_in, kernel) = match *call {
-                Prepared::Epilogue { product, kernel } => (split[product as usize], kernel),
-                Prepared::Alternative { operation, kernel } => (self.engines[operation as usize].is_none(), kernel),
-                _ => continue,
-            };
-            *call = if stands_in { alternatives[kernel as usize] } else { Prepared::Nothing };
         }
         Ok(())
     }
@@ -408,10 +435,11 @@ fn workspace_bytes<A: Api>(api: &A, image: &Image, room: u64) -> Vec<u64> {
     // Libraries get a fixed budget; kernels state the bytes that they need.
     let wish = |launch: &Launch| match launch {
         Launch::Gemm(..) => WORKSPACE,
-        Launch::Conv(conv, _) if api.engine_library().is_some() => {
+        Launch::Conv(conv, ..) if api.engine_library().is_some() => {
             let bytes: u64 = conv.pieces().0.tensors.iter().map(Tensor::bytes).sum();
             WORKSPACE + (CONVOLUTION_COPIES * bytes).min(room / 2 / image.lanes.len() as u64)
         }
+        Launch::Conv(_, _, Some(_)) => WORKSPACE,
         Launch::Attention(attention, _) if api.engine_library().is_some() => {
             attention.scratch().min(room / 2 / image.lanes.len() as u64)
         }
