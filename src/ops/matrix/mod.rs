@@ -6,6 +6,7 @@ mod check;
 mod epilogue;
 mod gated;
 mod grouped;
+mod parts;
 mod product;
 mod scaling;
 mod short;
@@ -20,6 +21,7 @@ pub use check::{MISSES, product_radii};
 pub use epilogue::{Added, Finish, Function, epilogue_of};
 pub use gated::Gate;
 pub use grouped::GroupedGemm;
+use parts::Parts;
 pub use product::Factors;
 pub use scaling::{BLOCK as SCALE_BLOCK, scales};
 use scaling::{factors_fit, unscaled};
@@ -231,6 +233,9 @@ impl Operation for Gemm {
         if let Some(aligned) = Aligned::of(spec, &products(spec)) {
             return aligned.cost(spec, flops);
         }
+        if let Some(parts) = Parts::of(spec, &products(spec)) {
+            return parts.cost(spec, flops);
+        }
         let (blocks, tiling) = tiling::tiling(self, spec);
         // The blocks of a library's product apply its epilogue.
         let applied = if library_epilogue(spec).is_some() { output.elements() as f64 } else { 0.0 };
@@ -257,6 +262,7 @@ impl Operation for Gemm {
             _ if self.gate(spec).is_some() || short::applies(spec) => return Vec::new(),
             Some(costs) => return costs,
             None if let Some(aligned) = Aligned::of(spec, &products(spec)) => return aligned.costs(spec),
+            None if let Some(parts) = Parts::of(spec, &products(spec)) => return parts.costs(spec),
             None if !finish.has_epilogue() || library_epilogue(spec).is_some() => return Vec::new(),
             None => {}
         }
@@ -336,11 +342,12 @@ impl Operation for Gemm {
         let products = products(spec);
         match Aligned::of(spec, &products) {
             Some(aligned) => aligned.launches(spec),
+            None if let Some(parts) = Parts::of(spec, &products) => parts.launches(spec),
             None => library_launches(spec, products),
         }
     }
 
-    /// Returns the library's product of the factors as they lie in memory, instead of that of copies.
+    /// Returns the library's product of the factors as they lie in memory, instead of that of copies or of parts.
     fn sparing_launch(&self, spec: &Spec) -> Option<Vec<Launch>> {
         if let Some(gate) = self.gate(spec) {
             return Some(gate.launch(spec, self.sparing_launch(&gate.sums(spec))?));
@@ -349,7 +356,10 @@ impl Operation for Gemm {
             return None;
         }
         let products = products(spec);
-        let can_spare = Aligned::of(spec, &products).is_some_and(|aligned| !aligned.is_needed);
+        let can_spare = match Aligned::of(spec, &products) {
+            Some(aligned) => !aligned.is_needed,
+            None => Parts::of(spec, &products).is_some(),
+        };
         can_spare.then(|| library_launches(spec, products))
     }
 
@@ -365,6 +375,7 @@ impl Operation for Gemm {
             _ if short::applies(spec) => Some("one generated kernel computes the short product and its epilogue"),
             _ if thin::applies(spec) => Some("a generated kernel computes the thin product and its epilogue"),
             _ if let Some(aligned) = Aligned::of(spec, &products(spec)) => Some(aligned.implementation()),
+            _ if Parts::of(spec, &products(spec)).is_some() => Some(parts::IMPLEMENTATION),
             (true, Some(_)) => {
                 Some("the library's epilogue, or a generated kernel behind the product where that is faster")
             }

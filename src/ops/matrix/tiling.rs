@@ -33,6 +33,9 @@ const ALONE_IN_BLOCKS: f64 = 0.82;
 const MIN_DEPTH: u64 = 64;
 /// Maximum number of blocks that share the depth of a tile.
 const MAX_PARTS: u64 = 64;
+/// As [`MAX_PARTS`], without matrix units: products of few tiles take as long as a batch of 32 parts whose sums a kernel adds up
+/// (docs/measurements/2026-11-28-sizes-of-groups.md).
+const MAX_WIDE_PARTS: u64 = 32;
 
 /// Maximum number of blocks that an SM processes at the same time.
 const RESIDENT_BLOCKS: u64 = 4;
@@ -123,7 +126,8 @@ impl Division {
         let shapes = tiles.iter().flat_map(|&rows| tiles.iter().map(move |&columns| (rows, columns)));
         // Without matrix units, measured times of batches agree with whole depths (docs/measurements/2026-11-28-evening-operations.md).
         let can_share = !(is_wide && batch > 1);
-        let most = if can_share { (k / MIN_DEPTH).clamp(1, MAX_PARTS) } else { 1 };
+        let max_parts = if is_wide { MAX_WIDE_PARTS } else { MAX_PARTS };
+        let most = if can_share { (k / MIN_DEPTH).clamp(1, max_parts) } else { 1 };
         let all = shapes.flat_map(|(rows, columns)| {
             let tiles = (m.div_ceil(rows) * n.div_ceil(columns) * batch).max(1);
             let parts = (1..=RESIDENT_BLOCKS).map(move |waves| (waves * UNITS / tiles).clamp(1, most));

@@ -6,10 +6,12 @@ use super::super::super::mma;
 use super::super::super::occupancy::{RESERVED_SHARED, UNIT_REGISTERS, UNIT_SHARED, UNITS, WARP};
 use super::super::super::warpgroups;
 use super::super::align::{Source, tensor_map};
+use super::lengths::{Lengths, equal_lengths, random_lengths};
 use super::*;
 
 /// Division of a grouped product into tiles. A block computes one tile at a time until no tile is left (a persistent
 /// kernel).
+#[derive(Clone)]
 pub struct Tiling {
     pub(super) shape: Shape,
     /// Number of rows of a block's tile.
@@ -34,9 +36,9 @@ pub struct Tiling {
     /// Whether matrix units multiply. Otherwise, each thread computes 4 × 4 elements of a tile.
     by_units: bool,
     /// Whether blocks may share the depth of tiles. The kernel decides at run time, from the sizes of the groups.
-    splits: bool,
-    /// Number of rows of each group, if it is known and groups are ranges of rows; otherwise empty. For costs only.
-    lengths: Vec<u64>,
+    pub(super) splits: bool,
+    /// Lengths of the groups, for costs only: of equal groups if they are not known.
+    lengths: Lengths,
 }
 
 /// Number of terms of a stage; also the extent of a box of a tensor map in both directions, in elements.
@@ -120,7 +122,7 @@ impl Tiling {
             step: 1,
             by_units: true,
             splits: false,
-            lengths: Vec::new(),
+            lengths: Lengths::new(),
         };
         if spec.inputs[0].dtype.size() > 2 {
             return Tiling { by_units: false, ..with(64, 64, 256, 1, 1, 4) };
@@ -160,9 +162,14 @@ impl Tiling {
             has_room && if tiling.cluster.is_some() { can_map } else { is_copied }
         };
         let others = copied.into_iter().chain(mapped).filter(fits);
+        let divisions = [equal_lengths(&shape), random_lengths(&shape)];
+        // The product of the times, since a division of short groups matters as much as one of long groups.
+        let timed = |tiling: Tiling| (divisions.iter().map(|lengths| tiling.time(bytes, lengths)).product(), tiling);
         let all = may_be_small.then_some(small).into_iter().chain(others);
-        let best = all.min_by_key(|tiling| tiling.time(bytes)).expect("tiles of all threads fit where no others do");
-        Tiling { splits: best.may_share(), ..best }
+        let shared = |tiling: &Tiling| tiling.has_few_rounds().then(|| Tiling { splits: true, ..tiling.clone() });
+        let all = all.flat_map(|tiling| [shared(&tiling), Some(tiling)]).flatten().map(timed);
+        let best = all.min_by(|a: &(f64, Tiling), b| a.0.total_cmp(&b.0));
+        best.expect("tiles of all threads fit where no others do").1
     }
 
     /// Number of blocks of a cluster; 1 without clusters.
@@ -228,7 +235,7 @@ impl Tiling {
     }
 
     /// Time in steps of assigning the tiles of all groups to blocks, one group after the other.
-    fn assignment_steps(&self) -> u64 {
+    pub(super) fn assignment_steps(&self) -> u64 {
         (self.shape.groups * ASSIGNMENT).div_ceil(self.step)
     }
 
@@ -239,14 +246,7 @@ impl Tiling {
 
     /// Number of tiles of all groups if these have equal sizes; the tiles of a cluster count as one.
     pub(super) fn tiles(&self) -> u64 {
-        let Shape { in_depth, groups, rows, columns, .. } = self.shape;
-        let [tile_rows, tile_columns] = self.tile();
-        let of_rows = match in_depth {
-            true => groups * rows.div_ceil(tile_rows),
-            false if !self.lengths.is_empty() => self.lengths.iter().map(|rows| rows.div_ceil(tile_rows)).sum(),
-            false => (rows / groups.max(1)).div_ceil(tile_rows).max(1) * groups.min(rows),
-        };
-        of_rows * columns.div_ceil(tile_columns)
+        self.tiles_of(&equal_lengths(&self.shape))
     }
 
     /// Maximum number of tiles for any sizes of the groups.
@@ -270,17 +270,17 @@ impl Tiling {
     pub fn of_live(mut self, spec: &Spec) -> Tiling {
         let length = self.shape.length();
         let known = spec.sizes.as_ref().map(|sizes| sizes[0].iter().map(|&end| end as f64).collect::<Vec<_>>());
-        let lengths = known.map(|ends| groups(&ends, length).map(|group| group.len() as u64).collect::<Vec<_>>());
-        let live = match &lengths {
+        let known = known.map(|ends| groups(&ends, length).map(|group| group.len() as u64).collect::<Vec<_>>());
+        let live = match &known {
             Some(lengths) => Some(lengths.iter().sum()),
             None => spec.live.map(|live| live.rows),
         };
         if let Some(live) = live {
             *if self.shape.in_depth { &mut self.shape.depth } else { &mut self.shape.rows } = live;
         }
-        if !self.shape.in_depth {
-            self.lengths = lengths.unwrap_or_default();
-        }
+        let mut lengths: Lengths = known.into_iter().flatten().map(|length| (length, 1)).collect();
+        lengths.sort_unstable_by(|a, b| b.cmp(a));
+        self.lengths = if lengths.is_empty() { equal_lengths(&self.shape) } else { lengths };
         self
     }
 
@@ -292,12 +292,8 @@ impl Tiling {
         // Rows of the factors that belong to no group are not read; results of none become zeros.
         let [a, b, ends] = [0, 1, 2].map(|input| &spec.inputs[input]);
         let read_of = |tensor: &Tensor, elements: u64| Traffic::of(tensor.space, elements * tensor.dtype.size());
-        let used = self.lengths.iter().filter(|rows| **rows > 0).count() as u64;
-        let b_elements = match in_depth {
-            true => depth * columns,
-            false if !self.lengths.is_empty() => b.elements() / groups.max(1) * used,
-            false => b.elements(),
-        };
+        let used: u64 = self.lengths.iter().filter(|(rows, _)| *rows > 0).map(|(_, groups)| groups).sum();
+        let b_elements = if in_depth { depth * columns } else { b.elements() / groups.max(1) * used };
         let read = read_of(a, rows * depth) + read_of(b, b_elements) + read_of(ends, ends.elements());
         let written = Spec::bytes_of(&spec.outputs);
         let resident = self.resident as u32;
@@ -320,8 +316,8 @@ impl Tiling {
         };
         let copies = self.sources.iter().filter_map(Source::copy_cost);
         let joins = self.splits.then(|| {
-            let (whole, shared) = self.steps();
-            let parts = if shared < whole { 4 * self.blocks() * self.rows * self.columns } else { 0 };
+            let (_, shares) = self.fewest_steps(&self.lengths);
+            let parts = if shares { 4 * self.blocks() * self.rows * self.columns } else { 0 };
             Cost {
                 read: Traffic::of(Space::Device, parts),
                 written: Traffic::of(Space::Device, parts / 4),
@@ -332,14 +328,15 @@ impl Tiling {
         copies.chain([products]).chain(joins).collect()
     }
 
-    /// Time of a block in ns if groups have equal sizes, with the table of groups that it makes first. `bytes` are those of all operands.
+    /// Time of a block in ns, with the table of groups that it makes first. `bytes` are those of all operands.
     fn block_time(&self, bytes: u64) -> f64 {
-        let (whole, shared) = self.steps();
-        let time = if self.rows == SMALL_ROWS { whole.min(shared) * SMALL_STEP } else { self.time(bytes) };
+        let (steps, _) = self.fewest_steps(&self.lengths);
+        let is_small = self.rows == SMALL_ROWS;
+        let time = if is_small { (steps * SMALL_STEP) as f64 } else { self.time_of(steps, bytes, &self.lengths) };
         // Threads shift each pack of an unaligned factor into place.
         let unaligned = self.sources.iter().filter(|source| !source.in_packs()).count() as f64;
-        let flops = 2.0 * (self.rows * self.columns * DEPTH * whole.min(shared) * self.resident) as f64;
-        TABLE + time as f64 + unaligned * flops * SHIFTING * UNITS as f64 * 1e9
+        let flops = 2.0 * (self.rows * self.columns * DEPTH * steps * self.resident) as f64;
+        TABLE + time + unaligned * flops * SHIFTING * UNITS as f64 * 1e9
     }
 
     /// The kernels of the product, in words; `None` if there is only one.

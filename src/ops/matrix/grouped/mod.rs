@@ -4,6 +4,7 @@
 mod bulk;
 mod join;
 mod kernel;
+mod lengths;
 mod shares;
 mod shifted;
 mod single;

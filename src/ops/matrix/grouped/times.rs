@@ -1,9 +1,11 @@
 //! Estimated times of a grouped product by its tiling, from which [`Tiling::of`] chooses.
 //!
-//! The constants follow from 16-bit products on an H100 (docs/measurements/2026-11-26-products.md). Groups have equal
-//! sizes in these estimates, since their sizes are known only at run time.
+//! The constants follow from 16-bit products on an H100 (docs/measurements/2026-11-26-products.md). The sizes of the groups are
+//! known only at run time, so that a tiling is chosen by its times for groups of equal sizes and for those of a random division.
 
-use super::kernel::{DEPTH, MIN_STEPS_OF_PARTS, Tiling};
+use super::super::super::occupancy::SECTOR;
+use super::kernel::{DEPTH, Tiling};
+use super::lengths::Lengths;
 use super::*;
 
 /// Clock cycles of an SM per ns while all matrix units are busy.
@@ -13,10 +15,11 @@ const CYCLES: f64 = 1.65;
 /// terms takes 128 cycles.
 const PRODUCTS: f64 = 2048.0;
 
-/// Bytes of a line of the L2 cache.
-const LINE: u64 = 128;
-/// Cycles that an SM takes to read a line while all SMs read.
-const LINE_CYCLES: f64 = 3.3;
+/// Cycles that an SM takes to read 128 bytes, a row of a box, from the L2 cache while all SMs read.
+const ROW_CYCLES: f64 = 3.3;
+/// Mean time of a row of a box whose rows begin at any 16 bytes, relative to one that begins at a sector: half of them touch five sectors
+/// instead of four.
+const UNALIGNED_ROW: f64 = 1.125;
 
 /// Cycles that a line takes to arrive at an SM, even if another block of the cluster has read it.
 const ARRIVAL_CYCLES: f64 = 2.0;
@@ -27,12 +30,17 @@ const NOT_HIDDEN: f64 = 0.25;
 
 /// Bytes of results that an SM writes per ns.
 const WRITTEN: f64 = 75.0;
+/// Minimum time in ns from the last products of a tile until its results are written, in which a block multiplies nothing.
+const MIN_WRITE: f64 = 400.0;
 
 /// Bytes that the device reads from its memory, or writes, per ns.
 const BANDWIDTH: f64 = 2500.0;
 
 /// Time in ns of launching the kernel that adds the parts of tiles.
 const JOIN_LAUNCH: u64 = 6000;
+/// Time in ns of this kernel and of determining what it adds, if blocks share no tiles: on an H200, two products took 4.3 and 4.4 µs longer
+/// with it (docs/measurements/2026-11-28-assignments-of-tiles.md).
+const IDLE_JOIN: u64 = 4400;
 /// Time in ns of adding the parts, for each KiB of the tiles of all blocks, if all of them share tiles.
 const JOIN_KIB: u64 = 1;
 
@@ -52,14 +60,11 @@ fn overlapped(a: f64, b: f64) -> f64 {
     a.max(b) + NOT_HIDDEN * a.min(b)
 }
 
-/// Returns the mean number of lines of the L2 cache that hold a row of a box of the factor.
-fn lines(factor: &Tensor) -> f64 {
+/// Returns the mean time of a row of a box of the factor, relative to one that begins at a sector.
+fn row_time(factor: &Tensor) -> f64 {
     let last = factor.dims.len() - 1;
-    match factor.strides[last - 1] * factor.dtype.size() {
-        stride if stride.is_multiple_of(LINE) => 1.0,
-        stride if stride.is_multiple_of(LINE / 2) => 1.5,
-        _ => 2.0,
-    }
+    let bytes = factor.strides[last - 1] * factor.dtype.size();
+    if bytes.is_multiple_of(SECTOR) { 1.0 } else { UNALIGNED_ROW }
 }
 
 impl Tiling {
@@ -69,25 +74,32 @@ impl Tiling {
         // Boxes beyond the last column are not copied.
         let across = self.shape.columns.div_ceil(self.columns);
         let columns = self.shape.columns.div_ceil(across).next_multiple_of(DEPTH).min(self.columns);
-        let [lines_a, lines_b] = [0, 1].map(|factor: usize| lines(&self.sources[factor].tensor));
-        let read = self.rows as f64 / cluster_columns as f64 * lines_a + columns as f64 / cluster_rows as f64 * lines_b;
+        let [row_a, row_b] = [0, 1].map(|factor: usize| row_time(&self.sources[factor].tensor));
+        let read = self.rows as f64 / cluster_columns as f64 * row_a + columns as f64 / cluster_rows as f64 * row_b;
         // Blocks share deep tiles, so that all SMs are busy.
         let busy =
             if self.depth_steps() >= DEEP { 1.0 } else { (self.tiles() as f64 / self.at_once() as f64).min(1.0) };
-        let copies = (read * LINE_CYCLES * busy).max((self.rows + columns) as f64 * ARRIVAL_CYCLES);
+        let copies = (read * ROW_CYCLES * busy).max((self.rows + columns) as f64 * ARRIVAL_CYCLES);
         let arithmetic = (self.rows * self.columns * DEPTH) as f64 / PRODUCTS;
         (overlapped(copies, arithmetic) / CYCLES) as u64
     }
 
-    /// Returns the time in ns of a product that reads and writes this many bytes in all.
-    pub(super) fn time(&self, bytes: u64) -> u64 {
-        let (whole, shared) = self.steps();
+    /// Returns the time in ns of a product of groups of these lengths that reads and writes this many bytes in all, with the kernel that
+    /// adds parts.
+    pub(super) fn time(&self, bytes: u64, lengths: &Lengths) -> f64 {
+        let (steps, shares) = self.fewest_steps(lengths);
+        let join = if shares { JOIN_LAUNCH } else { IDLE_JOIN };
+        self.time_of(steps, bytes, lengths) + if self.splits { join as f64 } else { 0.0 }
+    }
+
+    /// Returns the time in ns of the product's kernel, whose blocks have at most this many steps.
+    pub(super) fn time_of(&self, steps: u64, bytes: u64, lengths: &Lengths) -> f64 {
         let of_tile = self.rows.min(self.shape.rows) * self.columns.min(self.shape.columns) * self.resident;
-        let write = (2 * of_tile) as f64 / WRITTEN / self.resident as f64;
-        let rounds = self.tiles().div_ceil(self.at_once());
-        let computed = (whole.min(shared) * self.step) as f64 + rounds as f64 * write;
+        let write = ((2 * of_tile) as f64 / WRITTEN / self.resident as f64).max(MIN_WRITE);
+        let rounds = self.tiles_of(lengths).div_ceil(self.at_once());
+        let computed = (steps * self.step) as f64 + rounds as f64 * write;
         let launch = if self.together() > 1 { CLUSTER_LAUNCH } else { 0.0 };
-        (overlapped(computed, bytes as f64 / BANDWIDTH) + launch) as u64
+        overlapped(computed, bytes as f64 / BANDWIDTH) + launch
     }
 
     /// Number of steps of the depth of a tile.
@@ -102,19 +114,71 @@ impl Tiling {
         self.depth_steps() <= SHALLOW
     }
 
-    /// Returns the maximum number of steps of a block: if blocks compute whole tiles, and if they share the tiles of
-    /// the last, incomplete round.
-    pub(super) fn steps(&self) -> (u64, u64) {
-        let (tiles, steps) = (self.tiles(), self.depth_steps());
-        let (rounds, last) = (tiles / self.at_once(), tiles % self.at_once());
+    /// Whether blocks compute so few tiles that some may be idle for long while others compute their last ones.
+    pub(super) fn has_few_rounds(&self) -> bool {
+        self.tiles() < ROUNDS * self.at_once()
+    }
+
+    /// Number of tiles of groups of these lengths; the tiles of a cluster count as one.
+    pub(super) fn tiles_of(&self, lengths: &[(u64, u64)]) -> u64 {
+        let Shape { in_depth, rows, columns, .. } = self.shape;
+        let [tile_rows, tile_columns] = self.tile();
+        let of_group = |length: u64| if in_depth { rows } else { length }.div_ceil(tile_rows);
+        let of_rows: u64 = lengths.iter().map(|&(length, groups)| of_group(length) * groups).sum();
+        of_rows * columns.div_ceil(tile_columns)
+    }
+
+    /// Returns the maximum number of steps of a block for groups of these lengths, and whether blocks share tiles, in the fastest way
+    /// that the kernel has.
+    pub(super) fn fewest_steps(&self, lengths: &Lengths) -> (u64, bool) {
+        let at_once = self.at_once();
+        // Number of steps of a tile, and number of tiles that have as many.
+        let runs: Vec<(u64, u64)> = match self.shape.in_depth {
+            true => lengths.iter().map(|run| (run.0.div_ceil(DEPTH).max(1), self.tiles_of(&[*run]))).collect(),
+            false => vec![(self.shape.depth.div_ceil(DEPTH).max(1), self.tiles_of(lengths))],
+        };
+        let all_steps: u64 = runs.iter().map(|(steps, count)| steps * count).sum();
+        let (even, full_rounds) = (all_steps / at_once, self.tiles_of(lengths) / at_once);
+        // The first block takes the first tile of each round. No other tile of the round has more steps.
+        let (mut tiles, mut whole) = (0u64, 0);
+        // Number of tiles that are whole if blocks share others, and their steps: those of rounds until a block has the mean of all.
+        let (mut own, mut own_steps, mut is_own) = (0, 0, true);
+        // Steps of whole tiles in any order: if those of a size or larger are more than there are blocks, some block takes several.
+        let mut least = even;
+        for &(steps, count) in &runs {
+            let first = tiles.div_ceil(at_once);
+            tiles += count;
+            let rounds = tiles.div_ceil(at_once) - first;
+            if is_own {
+                let full = tiles.div_ceil(at_once).min(full_rounds).saturating_sub(first);
+                let fits = full.min(even.saturating_sub(whole) / steps);
+                own += fits * at_once;
+                own_steps += fits * steps;
+                is_own = fits == rounds;
+            }
+            whole += rounds * steps;
+            least = least.max(tiles.div_ceil(at_once) * steps);
+        }
+        if !self.splits {
+            return (whole, false);
+        }
+        let has_lists = self.shape.in_depth && self.cluster.is_some() && tiles > at_once;
+        // Blocks end within the time of a tile, so that the last one ends half of that time after the mean.
+        let end = least.max(even + all_steps / tiles.max(1) / 2);
+        let lists = if has_lists { end + 2 * self.assignment_steps() } else { u64::MAX };
         let [launch, all_blocks] = self.join_steps();
+        let rest = all_steps.saturating_sub(own_steps * at_once);
         // Adding the parts of more blocks than that takes longer than they save.
-        let worthwhile = ((last * steps * self.at_once()) as f64 / all_blocks as f64).sqrt() as u64;
-        let most = if self.shape.in_depth { self.at_once() } else { worthwhile.clamp(1, self.at_once()) };
-        let blocks = (last * steps / self.min_steps()).clamp(1, most);
-        let whole = (rounds + u64::from(last > 0)) * steps;
-        let join = launch + all_blocks * blocks / self.at_once();
-        (whole, rounds * steps + (last * steps).div_ceil(blocks) + join)
+        let worthwhile = ((rest * at_once) as f64 / all_blocks as f64).sqrt() as u64;
+        let most = if self.shape.in_depth { at_once } else { worthwhile.clamp(1, at_once) };
+        let is_shared = own > 0 && self.shape.in_depth;
+        let blocks = if is_shared { at_once } else { (rest / self.min_steps()).clamp(1, most) };
+        // Each block has a part, and another one if a tile begins among its steps.
+        let parts = blocks + blocks.min(tiles - own);
+        let shared = own_steps + rest.div_ceil(blocks) + all_blocks * parts / at_once;
+        let in_whole = whole.min(lists);
+        let waits = launch - launch.min(IDLE_JOIN / self.step);
+        if shared + waits < in_whole { (shared, true) } else { (in_whole, false) }
     }
 
     /// Returns the time of adding the parts of tiles, in steps: of the launch, and of the parts if all blocks share
@@ -122,17 +186,6 @@ impl Tiling {
     pub(super) fn join_steps(&self) -> [u64; 2] {
         let kib = self.at_once() * self.together() * self.rows * self.columns * 4 / 1024;
         [JOIN_LAUNCH, kib * JOIN_KIB].map(|time| time.div_ceil(self.step))
-    }
-
-    /// Whether sharing the depth makes the product faster for some sizes of the groups.
-    pub(super) fn may_share(&self) -> bool {
-        let (whole, shared) = self.steps();
-        // The sizes of the groups are data: a single group can have the whole depth, and sharing then pays even if it does not for
-        // equal groups.
-        let uneven = self.shape.in_depth
-            && self.shape.groups > 1
-            && self.shape.depth / DEPTH > 2 * (MIN_STEPS_OF_PARTS + self.join_steps().iter().sum::<u64>());
-        self.tiles() < ROUNDS * self.at_once() && (shared < whole || uneven)
     }
 }
 
@@ -153,7 +206,7 @@ mod tests {
             ]);
             let inputs = vec![of(&[269, 1336]), of(&[2, 1336, columns]), Tensor::packed(DType::I32, &[2])];
             let tiling = Tiling::of(&Spec::new(&GroupedGemm, attrs, inputs, vec![of(&[269, columns])]));
-            assert_eq!(tiling.may_share(), shares, "{columns} columns: {} x {}", tiling.rows, tiling.columns);
+            assert_eq!(tiling.splits, shares, "{columns} columns: {} x {}", tiling.rows, tiling.columns);
         }
     }
 }

@@ -1,0 +1,49 @@
+//! Lengths of groups for which the time of a grouped product is estimated.
+
+use super::Shape;
+
+/// Lengths of groups, the longest first: each length with the number of groups that have it.
+pub(super) type Lengths = Vec<(u64, u64)>;
+
+/// Returns the lengths of groups of equal sizes.
+pub(super) fn equal_lengths(shape: &Shape) -> Lengths {
+    let (length, groups) = (shape.length(), shape.groups.max(1));
+    if length < groups { vec![(1, length), (0, groups - length)] } else { vec![(length / groups, groups)] }
+}
+
+/// Returns the expected lengths of groups that divide the dimension at random, all divisions being equally likely.
+pub(super) fn random_lengths(shape: &Shape) -> Lengths {
+    let groups = shape.groups.max(1);
+    let mean = shape.length() as f64 / groups as f64;
+    // The group at place `p` has the mean times 1 / p + 1 / (p + 1) + … + 1 / groups (order statistics of uniform spacings).
+    let (mut sum, mut lengths) = (0.0, Lengths::new());
+    for place in (1..=groups).rev() {
+        sum += 1.0 / place as f64;
+        let length = (mean * sum).round() as u64;
+        match lengths.last_mut() {
+            Some((last, count)) if *last == length => *count += 1,
+            _ => lengths.push((length, 1)),
+        }
+    }
+    lengths.reverse();
+    lengths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both divisions have all groups, the longest first, and nearly the whole dimension.
+    #[test]
+    fn divisions_have_all_groups() {
+        for (groups, rows) in [(1, 5), (3, 3906), (63, 9000), (100, 40), (1024, 131_072)] {
+            let shape = Shape { in_depth: false, groups, rows, columns: 64, depth: 64 };
+            for lengths in [equal_lengths(&shape), random_lengths(&shape)] {
+                assert_eq!(lengths.iter().map(|(_, count)| count).sum::<u64>(), groups, "{lengths:?}");
+                assert!(lengths.is_sorted_by(|a, b| a.0 > b.0), "{lengths:?}");
+                let sum: u64 = lengths.iter().map(|(length, count)| length * count).sum();
+                assert!(sum.abs_diff(rows) <= groups, "{sum} of {rows}");
+            }
+        }
+    }
+}
