@@ -94,6 +94,7 @@ impl Prepared {
             profile: None,
             sources: &SourceMap::new(),
             keep: &|_| {},
+            shares: std::cell::OnceCell::new(),
         })
     }
 }

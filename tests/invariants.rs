@@ -158,6 +158,7 @@ impl Ranks {
             control: &Control::default(),
             profile: Some(profile),
             keep: &|_| {},
+            shares: std::cell::OnceCell::new(),
             sources: &SourceMap::new(),
         });
         measured.unwrap_or_else(|error| panic!("{error}"))

@@ -99,6 +99,7 @@ fn measured_within(
         profile: None,
         sources: &SourceMap::new(),
         keep,
+        shares: std::cell::OnceCell::new(),
     })
 }
 

@@ -133,6 +133,7 @@ fn take_through(text: &str) -> Stage {
         profile: Some(&profile),
         sources: &sources,
         keep: &|_| {},
+        shares: std::cell::OnceCell::new(),
     });
     match measured {
         Ok(_) => Stage::Simulated,

@@ -107,6 +107,7 @@ fn measured(text: &str, iterations: u32, observed_iterations: u32) -> Measured {
         control: &Control::default(),
         profile: Some(&profile),
         keep: &|_| {},
+        shares: std::cell::OnceCell::new(),
         sources: &SourceMap::new(),
     };
     measure::measure(&request).unwrap_or_else(|error| panic!("{text}: {error}"))

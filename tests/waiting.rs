@@ -32,6 +32,7 @@ fn variant(text: &str, ranks: u32) -> Variant {
         control: &Control::default(),
         profile: Some(&profile),
         keep: &|_| {},
+        shares: std::cell::OnceCell::new(),
         sources: &sources,
     };
     let mut measured = measure::measure(&request).unwrap_or_else(|error| panic!("{text}: {error}"));

@@ -173,6 +173,7 @@ fn measure_all(programs: &[(&Program, &Plan)], streams: Option<u32>) -> Measured
         profile: Some(&profile),
         sources: &SourceMap::new(),
         keep: &|_| {},
+        shares: std::cell::OnceCell::new(),
     };
     measure::measure(&request).unwrap_or_else(|error| panic!("{error}"))
 }

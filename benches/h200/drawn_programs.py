@@ -1,4 +1,5 @@
-"""Whole programs for programs.py, drawn by seed: several streams, copies beside kernels, products beside other operations, small kernels."""
+"""Whole programs for programs.py, drawn by seed: several streams, copies beside kernels, products beside other operations, small kernels, many queues."""
+import json
 import re
 
 from drawn import DRAWN
@@ -23,6 +24,10 @@ class Program:
         name = f"b{len(self.buffers)}"
         self.buffers[name] = f"{dtype}{list(dims)}{rest}"
         return name
+
+    def dims(self, name):
+        """The dimensions of a buffer, as a list."""
+        return json.loads(re.search(r"\[.*?\]", self.buffers[name])[0])
 
     def on(self, stream, text):
         self.body.append(f"on s[{stream}] {{ {text} }}")
@@ -145,5 +150,37 @@ def draw_layers(draw):
     return program
 
 
+def draw_offload(draw):
+    """Products or other kernels on the first stream, beside copies of pinned and pageable memory on the rest."""
+    program = Program("offload", draw.choice((2, 3, 4)))
+    for _ in range(draw.randrange(1, 5)):
+        program.on(0, program.case(draw, draw.choice((PRODUCTS, BESIDE)), 64 << 20))
+    for stream in range(1, program.streams):
+        outward = draw.random() < 0.5
+        for _ in range(draw.randrange(1, 4)):
+            near = program.buffer("f32", [size(draw, 1 << 10, 1 << 23)])
+            far = program.buffer("f32", program.dims(near), draw.choice((" in pinned", " in pinned", " in host")))
+            program.on(stream, f"copy({near} -> {far})" if outward else f"copy({far} -> {near})")
+    return program
+
+
+def draw_queues(draw):
+    """Kernels of different lengths on 8 to 64 streams, launched in turn or stream by stream."""
+    program = Program("queues", draw.choice((8, 12, 16, 24, 32, 64)))
+    calls = log_uniform(draw, 1, max(2, 96 // program.streams))
+    each = []
+    for _ in range(program.streams):
+        elements = log_uniform(draw, 256, 1 << 20)
+        texts = chain_of_maps(draw, program, elements, calls)
+        if draw.random() < 0.4:
+            texts[draw.randrange(calls)] = program.case(draw, ("gemm", "softmax", "reductions", "norms", "copy"), 4 << 20)
+        each.append(texts)
+    in_turn = draw.random() < 0.5
+    places = [(call, stream) for call in range(calls) for stream in range(program.streams)]
+    for call, stream in places if in_turn else sorted(places, key=lambda place: place[1]):
+        program.on(stream, each[stream][call])
+    return program
+
+
 PROGRAMS = {"small": draw_small, "copies": draw_copies, "products": draw_products, "beside": draw_beside, "busy": draw_busy,
-            "crossed": draw_crossed, "layers": draw_layers}
+            "crossed": draw_crossed, "layers": draw_layers, "offload": draw_offload, "queues": draw_queues}

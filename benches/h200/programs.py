@@ -61,21 +61,25 @@ def times(aorta, path, slots, backend, one, rounds, profile="h100"):
 
 
 def files(programs, folder):
-    """The programs of each number of streams, in files of several; the first member of each pair are their indices."""
+    """The programs of each number of streams, in files of several; the first member of each pair are their indices.
+
+    Programs with pageable memory have files of their own: their copies block the host, so the gate cannot hold iterations of such a file.
+    """
     groups = collections.defaultdict(list)
     for number, program in enumerate(programs):
-        groups[program["streams"]].append(number)
+        pageable = any(rest.endswith(" in host") for rest in program["buffers"].values())
+        groups[program["streams"], pageable].append(number)
     made = []
-    for streams, numbers in sorted(groups.items(), reverse=True):
+    for (streams, pageable), numbers in sorted(groups.items(), reverse=True):
         for begin in range(0, len(numbers), SLOTS):
             part = numbers[begin:begin + SLOTS]
-            path = folder / f"s{streams}_{begin}.aorta"
+            path = folder / f"s{streams}_{'pageable_' if pageable else ''}{begin}.aorta"
             path.write_text(workload([programs[number] for number in part], streams))
             made.append((part, path))
     return made
 
 
-def all_times(aorta, programs, backend, rounds, workers, keep=lambda found: None):
+def all_times(aorta, programs, backend, rounds, workers, keep=lambda found: None, profile="h100"):
     """For each program, times by variant: launch and number of streams. `keep` is called with those so far."""
     found = [{} for _ in programs]
     with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +87,7 @@ def all_times(aorta, programs, backend, rounds, workers, keep=lambda found: None
 
         def run(task):
             numbers, path, one = task
-            return times(aorta, path, len(numbers) + 1, backend, one, rounds)
+            return times(aorta, path, len(numbers) + 1, backend, one, rounds, profile)
 
         if backend == "cuda":
             # Compiles the kernels side by side, before anything is measured.
@@ -153,6 +157,7 @@ def main():
     parser.add_argument("--families", default=",".join(PROGRAMS))
     parser.add_argument("--measured", type=pathlib.Path, help="measure, and keep programs and times here")
     parser.add_argument("--simulated", type=pathlib.Path, help="simulate the programs of this file")
+    parser.add_argument("--profile", default="h100", help="the simulated device")
     parser.add_argument("--list", action="store_true", help="print each program's times")
     args = parser.parse_args()
     if args.measured:
@@ -173,7 +178,7 @@ def main():
         return
     programs = json.loads(args.simulated.read_text())
     for aorta in filter(None, (args.before, args.aorta)):
-        simulated = all_times(aorta, programs, "sim", 1, os.cpu_count())
+        simulated = all_times(aorta, programs, "sim", 1, os.cpu_count(), profile=args.profile)
         print("\n".join([aorta, "", *table(programs, simulated), ""]))
         if args.list:
             for number, (program, own) in enumerate(zip(programs, simulated)):

@@ -417,6 +417,7 @@ fn simulate(ranks: &[plan::RankPlan], options: &schedule::ScheduleOptions) {
             profile: Some(&profile),
             sources: &SourceMap::new(),
             keep: &|_| {},
+            shares: std::cell::OnceCell::new(),
         })
     };
     match (measure(), measure()) {

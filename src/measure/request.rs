@@ -1,5 +1,7 @@
 //! The request of a measurement, and its results.
 
+use std::cell::OnceCell;
+
 use crate::base::SourceMap;
 use crate::config::{Effort, EffortPlan, LaunchSetting, Profile, Settings};
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Observation, RankSchedule, Ranks, Samples};
@@ -31,7 +33,12 @@ pub struct Request<'a> {
     /// Called with the incomplete results before each further phase. A phase may never return; results that were not
     /// saved would be lost with the process.
     pub keep: &'a dyn Fn(Measured),
+    /// Result of [`Request::cached`], which several records of one run need.
+    pub shares: OnceCell<Vec<CachedShares>>,
 }
+
+/// Result of [`schedule::cached`] for one rank.
+pub type CachedShares = Vec<Vec<f64>>;
 
 impl<'a> Request<'a> {
     /// Request with these settings, and without a profile.
@@ -61,7 +68,17 @@ impl<'a> Request<'a> {
             profile: None,
             sources,
             keep: &|_| {},
+            shares: OnceCell::new(),
         }
+    }
+
+    /// Shares of a rank's bytes that the cache serves by the model; empty without a profile.
+    pub(super) fn cached(&self, index: usize) -> &CachedShares {
+        let of_rank = |rank: &RankSchedule| {
+            let shares = |profile| schedule::cached(rank.program, rank.schedule, self.exec.cold, profile);
+            self.profile.map(shares).unwrap_or_default()
+        };
+        &self.shares.get_or_init(|| self.ranks.iter().map(of_rank).collect())[index]
     }
 
     /// The first rank, for properties that all ranks share.

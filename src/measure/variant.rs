@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::base::{Nanos, Space};
 use crate::exec::{LaunchMode, ObservedBy, RankSchedule, Samples, Trace};
 use crate::model::{Program, Sync};
-use crate::schedule::{self, Lane};
+use crate::schedule::Lane;
 
 use super::alone::Alone;
 use super::analysis;
@@ -293,11 +293,13 @@ impl<'a> VariantData<'a> {
         let iterations: Vec<&Iteration> = all.iter().filter(|iteration| iteration.trace.slot == self.slot).collect();
         let time = if self.refused { Times::bare(&samples.time) } else { self.request.times(samples) };
         let observer_effect = observer_effect(all, &time);
-        let cold = self.request.exec.cold;
         let profile = self.request.profile.filter(|_| !unlisted);
-        let cached =
-            profile.map(|profile| schedule::cached(rank.program, rank.schedule, cold, profile)).unwrap_or_default();
-        let peaks = profile.map(|profile| Peaks { program: rank.program, rank: rank.number, profile, cached: &cached });
+        let peaks = profile.map(|profile| Peaks {
+            program: rank.program,
+            rank: rank.number,
+            profile,
+            cached: self.request.cached(index),
+        });
         let as_streams = self.sampled.mode == LaunchMode::Stream;
         let analysis = analysis::analyze(&Subject {
             program: rank.program,

@@ -46,6 +46,7 @@ pub fn measured(text: &str, ranks: u32, backend: &dyn Backend) -> Result<Measure
         profile: None,
         sources: &SourceMap::new(),
         keep: &|_| {},
+        shares: std::cell::OnceCell::new(),
     })
 }
 

@@ -74,6 +74,7 @@ fn the_rank_that_others_wait_for_is_named() {
             profile: None,
             sources: &SourceMap::new(),
             keep: &|_| {},
+            shares: std::cell::OnceCell::new(),
         });
         let measured = measured.unwrap_or_else(|error| panic!("{error}"));
         for variant in &measured.variants {

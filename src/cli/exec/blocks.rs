@@ -41,7 +41,7 @@ impl RunContext<'_> {
         let mut session = options.open().map_err(failed)?;
         let measured = Measured { variants: Vec::new(), warnings: Vec::new(), interruption: None, failure: None };
         answer(&BlockMessage::Ready(Box::new(WarmedUp {
-            record: self.assemble(&schedules, measured, started, self.timer()),
+            record: self.assemble(&schedules, self.plan_facts(&schedules), measured, started, self.timer()),
             launch: mode.name().to_owned(),
             period: session.slots(),
             gated: session.gated(),

@@ -192,7 +192,8 @@ impl<'a> RunContext<'a> {
         // Assembled once, so that the device does not idle between two phases while everything around the figures is
         // collected again.
         let nothing = Measured { variants: Vec::new(), warnings: Vec::new(), interruption: None, failure: None };
-        let around = self.assemble(&schedules, nothing, started.clone(), None);
+        let facts = self.plan_facts(&schedules);
+        let around = self.assemble(&schedules, facts.clone(), nothing, started.clone(), None);
         let keep = |measured: Measured| {
             let mut record = RunRecord { complete: false, variants: measured.variants, ..around.clone() };
             record.warnings.extend(measured.warnings);
@@ -214,7 +215,7 @@ impl<'a> RunContext<'a> {
         };
         let mut failure = measured.failure.clone();
         let timer = if failure.is_none() { self.timer() } else { None };
-        let mut record = self.assemble(&schedules, measured, started, timer);
+        let mut record = self.assemble(&schedules, facts, measured, started, timer);
         if record.complete {
             self.results.keep(record.clone());
         }

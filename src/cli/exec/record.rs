@@ -11,12 +11,26 @@ use super::measuring::RunContext;
 use super::{limits, source};
 use crate::cli::{backends, environment, output};
 
+/// Facts of a record that depend on the plans and schedules alone. Finding them can take seconds, so a run finds them once.
+#[derive(Clone)]
+pub(super) struct PlanFacts {
+    /// Hash of all ranks' plans; `None` if it was left out.
+    plan: Option<String>,
+    advice: Vec<AdviceRecord>,
+}
+
 impl RunContext<'_> {
+    /// The facts that depend on the plans and schedules alone.
+    pub(super) fn plan_facts(&self, schedules: &[Schedule]) -> PlanFacts {
+        PlanFacts { plan: self.plan(schedules), advice: self.advice(schedules) }
+    }
+
     /// Assembles the record. `schedules` has one entry per rank; `timer` is the timing overhead of the device, if
     /// known.
     pub(super) fn assemble(
         &self,
         schedules: &[Schedule],
+        PlanFacts { plan, advice }: PlanFacts,
         mut measured: Measured,
         started: String,
         timer: Option<Timer>,
@@ -48,7 +62,7 @@ impl RunContext<'_> {
             workload: self.loaded.workload(),
             device: DeviceRecord { facts, ..record.device },
             environment: environment::describe(&self.role.facts, &self.args.env),
-            program: ProgramRecord { plan: self.plan(schedules), advice: self.advice(schedules), ..record.program },
+            program: ProgramRecord { plan, advice, ..record.program },
             source: self.settings.record_text.then(|| source::of(self.args, self.settings, self.loaded)),
             ..record
         };
