@@ -54,7 +54,7 @@ fn ideal() -> Profile {
         &mut profile.graph.dispatch_root,
         &mut profile.graph.start,
         &mut profile.queues.dispatch,
-        &mut profile.queues.unblock,
+        &mut profile.queues.switch,
         &mut profile.host_to_device.latency,
         &mut profile.device_to_host.latency,
         &mut profile.host_link.latency,

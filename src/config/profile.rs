@@ -193,10 +193,9 @@ pub struct Queues {
     /// Time in nanoseconds for which the launch of a kernel occupies the front end, which all queues of a device share; 0 if it is not known.
     #[serde(default = "SourcedFigure::none")]
     pub dispatch: SourcedFigure,
-    /// Additional time in nanoseconds if the kernel blocked its queue before, since the front end then returns to that queue; 0 if it is not
-    /// known.
+    /// Time in nanoseconds in which the front end changes from one queue to another; 0 if it is not known.
     #[serde(default = "SourcedFigure::none")]
-    pub unblock: SourcedFigure,
+    pub switch: SourcedFigure,
 }
 
 /// Condition under which a queue proceeds to its next entry.

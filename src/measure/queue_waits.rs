@@ -47,7 +47,7 @@ impl LaneQueues {
             rule: profile.map_or(QueueRule::HeadOfLine, |profile| profile.queues.rule),
             vendor: profile.map(|profile| profile.vendor.clone()),
             start: profile.map_or(Nanos(0), |profile| {
-                Nanos((profile.queues.dispatch.value() + profile.queues.unblock.value()) as i64)
+                Nanos((profile.queues.dispatch.value() + profile.queues.switch.value()) as i64)
             }),
         }
     }

@@ -20,6 +20,7 @@ use super::slots::Slots;
 
 mod agenda;
 mod exchanges;
+mod front_end;
 mod paths;
 mod state;
 #[cfg(test)]
@@ -29,6 +30,7 @@ mod watched;
 
 use agenda::{Event, EventKind};
 pub use exchanges::{Channel, ChannelSide, Exchange};
+use front_end::{FrontEnd, FrontEndTimes};
 use paths::Paths;
 use units::Blocks;
 
@@ -111,8 +113,7 @@ struct SimDevice {
     admitted: Vec<TaskId>,
     /// Copy engines to the device, from the device, and to other devices.
     copies: [Engines; 3],
-    /// Time at which the front end that all hardware queues share can launch the next kernel.
-    front_end: Time,
+    front_end: FrontEnd,
 }
 
 /// The work to which a flow belongs.
@@ -193,8 +194,7 @@ pub struct SimMachine {
     moved: bool,
     queues: Vec<VecDeque<TaskId>>,
     rule: QueueRule,
-    /// Time for which a launch occupies the front end, and additional time if its queue has been blocked.
-    dispatch_times: [Time; 2],
+    front_end_times: FrontEndTimes,
     /// For each lane, the number of calls whose work has not ended.
     outstanding: Vec<u32>,
     /// For each lane, its limit of occupied compute units, and those that it occupies, in units of 1/32. Nodes of
@@ -223,7 +223,7 @@ impl SimMachine {
             free: capacity,
             admitted: Vec::new(),
             copies: [Direction::HostToDevice, Direction::DeviceToHost, Direction::DeviceToHost].map(engines),
-            front_end: 0,
+            front_end: FrontEnd::default(),
         };
         let mut flows = Flows::new(0);
         let paths = Paths::new(profile, &ranks, &mut flows);
@@ -261,7 +261,7 @@ impl SimMachine {
             moved: false,
             queues: (0..ranks.len() * queues).map(|_| VecDeque::new()).collect(),
             rule: profile.queues.rule,
-            dispatch_times: [&profile.queues.dispatch, &profile.queues.unblock].map(|figure| whole(figure.value())),
+            front_end_times: FrontEndTimes::new(profile),
             stamps: Vec::new(),
             paces: vec![[0; 2]; lanes.len()],
         }
@@ -415,12 +415,7 @@ impl SimMachine {
     fn handle(&mut self, what: EventKind) {
         match what {
             EventKind::Ready(task) => self.ready(task),
-            EventKind::Dispatch(task) => {
-                let queue = self.state(task).placing.queue.expect("only tasks of a queue wait for the front end");
-                if self.dispatch(task, queue) {
-                    self.start_ready(queue, None);
-                }
-            }
+            EventKind::Dispatch(task) => self.dispatch_reserved(task),
             EventKind::Begin(task) => {
                 self.admit(task);
                 self.assign_units(self.device(task));
@@ -463,31 +458,8 @@ impl SimMachine {
                 self.flows.add(self.now, Owner::Copy(task), time, demands);
             }
             (_, None) => self.launch(task, action),
-            (_, Some(queue)) => self.start_ready(queue, Some(task)),
+            (_, Some(queue)) => self.start_ready(queue),
         }
-    }
-
-    /// Reserves the front end for the launch of a task, and returns when that begins. `unblocks` is true if the task blocked its
-    /// hardware queue until now.
-    fn reserve(&mut self, task: TaskId, unblocks: bool) -> Time {
-        let [launch, unblock] = self.dispatch_times;
-        let now = self.now;
-        let device = self.device(task);
-        let front_end = &mut self.devices[device].front_end;
-        let start = now.max(*front_end);
-        *front_end = start + launch + if unblocks { unblock } else { 0 };
-        start
-    }
-
-    /// Launches the head of a hardware queue. Returns true if the queue continues at once.
-    fn dispatch(&mut self, head: TaskId, queue: u32) -> bool {
-        let action = self.state(head).action;
-        self.launch(head, action);
-        if self.rule == QueueRule::Serial {
-            return false;
-        }
-        self.queues[queue as usize].pop_front();
-        true
     }
 
     /// Starts a kernel or an exchange. A kernel counts as started as long before its first block as it takes to launch it: while it waits
@@ -506,25 +478,6 @@ impl SimMachine {
             Action::Run(Task::Kernel { floor, .. }) => whole(floor).min(self.kernel_floor),
             Action::Exchange(exchange) => self.meetings.exchanges[exchange as usize].floor,
             _ => 0,
-        }
-    }
-
-    /// Starts those tasks at the head of a hardware queue that are ready. `newest` is the task that has become ready now.
-    fn start_ready(&mut self, queue: u32, newest: Option<TaskId>) {
-        while let Some(&head) = self.queues[queue as usize].front() {
-            let state = self.state(head);
-            if state.open != u32::MAX {
-                return;
-            }
-            // Marks the head as started, so that it starts only once.
-            state.open = u32::MAX - 1;
-            let start = self.reserve(head, newest == Some(head));
-            if start > self.now {
-                return self.at(start, EventKind::Dispatch(head));
-            }
-            if !self.dispatch(head, queue) {
-                return;
-            }
         }
     }
 
@@ -581,7 +534,7 @@ impl SimMachine {
             && self.rule == QueueRule::Serial
         {
             self.queues[queue as usize].pop_front();
-            self.start_ready(queue, None);
+            self.start_ready(queue);
         }
         // A task's end is needed until no dependent can be submitted whose start it affects.
         let forgotten = now - self.longest_gap;

@@ -39,7 +39,7 @@ impl SimMachine {
             moved: _,
             queues,
             rule: _,
-            dispatch_times: _,
+            front_end_times,
             outstanding,
             parts,
             stamps,
@@ -64,8 +64,7 @@ impl SimMachine {
         tasks.iter().for_each(|task| state(digest, task));
         devices.iter().for_each(|device| {
             of_device(digest, device);
-            // A front end that has been free for longer launches no earlier.
-            digest.moment(device.front_end.max(*now));
+            device.front_end.digest(digest, *now, *front_end_times);
         });
         digest.size(blocks.iter().count());
         for (number, &Blocks { task, count, held }) in blocks.iter() {

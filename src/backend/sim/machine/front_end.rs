@@ -1,0 +1,119 @@
+//! The front end of a device: launches the kernels at the heads of all hardware queues, one after the other.
+
+use std::collections::VecDeque;
+
+use crate::config::{Profile, QueueRule};
+
+use super::super::digest::Digest;
+use super::agenda::EventKind;
+use super::{SimMachine, TaskId, Time, whole};
+
+/// Times in ns of the front ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FrontEndTimes {
+    /// Time for which the launch of a kernel occupies the front end.
+    launch: Time,
+    /// Time in which the front end changes to another queue.
+    switch: Time,
+}
+
+impl FrontEndTimes {
+    pub(super) fn new(profile: &Profile) -> FrontEndTimes {
+        FrontEndTimes { launch: whole(profile.queues.dispatch.value()), switch: whole(profile.queues.switch.value()) }
+    }
+}
+
+/// The front end of one device.
+#[derive(Debug, Default)]
+pub(super) struct FrontEnd {
+    /// Time from which on it can launch the next kernel of the queue that it serves.
+    free: Time,
+    /// The queue that it serves; `None` before the first launch.
+    queue: Option<u32>,
+    /// Queues whose heads are ready, in the order in which these became ready.
+    ready: VecDeque<u32>,
+    /// True while a head that it launches next waits for it.
+    is_reserved: bool,
+}
+
+impl FrontEnd {
+    /// Adds all state that affects the future.
+    pub(super) fn digest(&self, digest: &mut Digest, now: Time, times: FrontEndTimes) {
+        let FrontEnd { free, queue, ready, is_reserved } = self;
+        // A front end that has been free for longer launches no earlier.
+        digest.moment((*free).max(now - times.switch));
+        digest.word(queue.map_or(u64::MAX, u64::from));
+        digest.words(ready.iter().copied());
+        digest.word(*is_reserved);
+    }
+
+    /// Removes and returns the queue to serve next: the present one as long as its head is ready, then the one that has been ready for
+    /// the longest time.
+    fn next(&mut self) -> Option<u32> {
+        let present = self.ready.iter().position(|&queue| Some(queue) == self.queue);
+        self.ready.remove(present.unwrap_or(0))
+    }
+}
+
+impl SimMachine {
+    /// Starts the head of a hardware queue if it is ready, as soon as the front end is free.
+    pub(super) fn start_ready(&mut self, queue: u32) {
+        if let Some(device) = self.offer(queue) {
+            self.serve(device);
+        }
+    }
+
+    /// Adds a queue to those that wait for the front end if its head is ready. Returns the device; `None` if the head is not ready.
+    fn offer(&mut self, queue: u32) -> Option<usize> {
+        let head = *self.queues[queue as usize].front()?;
+        let state = self.state(head);
+        if state.open != u32::MAX {
+            return None;
+        }
+        // Marks the head as offered, so that it starts only once.
+        state.open = u32::MAX - 1;
+        let device = self.device(head);
+        self.devices[device].front_end.ready.push_back(queue);
+        Some(device)
+    }
+
+    /// Launches heads of queues until the front end is busy, or no head is ready.
+    fn serve(&mut self, device: usize) {
+        let FrontEndTimes { launch, switch } = self.front_end_times;
+        let now = self.now;
+        while !self.devices[device].front_end.is_reserved {
+            let front_end = &mut self.devices[device].front_end;
+            let Some(queue) = front_end.next() else { return };
+            let changes = front_end.queue.is_some_and(|present| present != queue);
+            let start = now.max(front_end.free + if changes { switch } else { 0 });
+            front_end.queue = Some(queue);
+            front_end.free = start + launch;
+            front_end.is_reserved = start > now;
+            let head = *self.queues[queue as usize].front().expect("its head is ready");
+            match start > now {
+                true => self.at(start, EventKind::Dispatch(head)),
+                false => self.dispatch(head),
+            }
+        }
+    }
+
+    /// Launches the head for which the front end was reserved.
+    pub(super) fn dispatch_reserved(&mut self, head: TaskId) {
+        let device = self.device(head);
+        self.devices[device].front_end.is_reserved = false;
+        self.dispatch(head);
+        self.serve(device);
+    }
+
+    /// Launches the head of a hardware queue, and offers the next one unless the queue waits for the end of this one.
+    fn dispatch(&mut self, head: TaskId) {
+        let state = self.state(head);
+        let (action, placing) = (state.action, state.placing);
+        let queue = placing.queue.expect("only tasks of a queue wait for the front end");
+        self.launch(head, action);
+        if self.rule != QueueRule::Serial {
+            self.queues[queue as usize].pop_front();
+            self.offer(queue);
+        }
+    }
+}
