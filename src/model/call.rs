@@ -345,7 +345,7 @@ impl<'a> Analyzer<'a> {
                     && !signature.options.iter().any(|option| option.name.starts_with("dim"))
                     && call.inputs.last().is_some_and(|arg| is_dim(&arg.value)) =>
                 {
-                    format!("`{name}` works along the last dimension: `transpose` brings another one there")
+                    super::unknown::last_dimension(name)
                 }
                 _ => format!("it is `{}`", usage(operation)),
             };

@@ -175,6 +175,12 @@ impl Mistakes {
         self.found.iter().any(|mistake| matches!(mistake.error, ModelError::Requirement { .. }))
     }
 
+    /// Removes the errors from index `first` on that may follow from a `require` that does not hold, which are all but such `require`s.
+    pub fn keep_requirements(&mut self, first: usize) {
+        let later = self.found.split_off(first);
+        self.found.extend(later.into_iter().filter(|found| matches!(found.error, ModelError::Requirement { .. })));
+    }
+
     pub fn is_full(&self) -> bool {
         self.found.len() >= MAX_ERRORS
     }
