@@ -236,9 +236,7 @@ pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
         (None, _) if name == "reduction" && by_rows => {
             format!("`{of}` has a value for each row: give it a label, `l: {of}(…)`, and write `mean(l -> y)`")
         }
-        (None, _) if along && by_rows => {
-            last_dimension(of)
-        }
+        (None, _) if along && by_rows => last_dimension(of),
         (Some(near), _) => format!("did you mean `{near}`?"),
         (None, []) => format!("`{of}` has no options"),
         (None, [only]) => format!("`{of}` has one option, `{only}`"),

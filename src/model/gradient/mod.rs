@@ -525,7 +525,9 @@ impl<'a> Analyzer<'a> {
 
     /// Creates the label of a `grad` without one. No text can name it.
     fn unnamed_label(&mut self, target: &GradientTarget) -> LabelId {
-        let name = self.names.intern(&format!("{GRADIENT}({})", target.text));
+        let path = self.label_path(target.label);
+        let of = if target.text.contains('[') { last_parts(&path, &target.text) } else { &target.text };
+        let name = self.names.intern(&format!("{GRADIENT}({of})"));
         self.inner_label(Label { name: Some(name), index: Index::default(), parent: self.expansion.label })
     }
 
@@ -567,4 +569,19 @@ impl<'a> Analyzer<'a> {
     fn label_path(&self, label: LabelId) -> String {
         path(&self.names, &self.program.labels, label).unwrap_or_else(|| GRADIENT.to_owned())
     }
+}
+
+/// The end of the path of a label, with as many parts as the text that names it: `f[3].up` of `run.f[3].up` for `f[l].up`.
+fn last_parts<'a>(path: &'a str, text: &str) -> &'a str {
+    let mut depth = 0;
+    let dots = text.chars().filter(|c| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => {}
+        }
+        depth == 0 && *c == '.'
+    });
+    let start = path.rmatch_indices('.').nth(dots.count()).map_or(0, |(place, _)| place + 1);
+    &path[start..]
 }
