@@ -204,7 +204,12 @@ impl<'a> Analyzer<'a> {
             self.declaration(decl);
         }
         if self.mistakes.has_requirement() {
-            self.mistakes.keep_requirements(independent);
+            let conditions = self.ast.decls.iter().filter_map(|decl| match &decl.kind {
+                DeclKind::Require { condition, .. } => Some(condition.span),
+                _ => None,
+            });
+            let conditions: Vec<SrcSpan> = conditions.collect();
+            self.mistakes.keep_requirements(independent, &conditions);
             return Err(self.mistakes.sorted());
         }
         self.signatures();

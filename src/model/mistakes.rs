@@ -175,10 +175,13 @@ impl Mistakes {
         self.found.iter().any(|mistake| matches!(mistake.error, ModelError::Requirement { .. }))
     }
 
-    /// Removes the errors from index `first` on that may follow from a `require` that does not hold, which are all but such `require`s.
-    pub fn keep_requirements(&mut self, first: usize) {
+    /// Keeps, of the errors from index `first` on, those in the `conditions` of the file: the others may follow from a condition
+    /// that does not hold.
+    pub fn keep_requirements(&mut self, first: usize, conditions: &[SrcSpan]) {
+        let inside =
+            |at: usize| conditions.iter().any(|span| (span.start..span.start + span.len).contains(&(at as u32)));
         let later = self.found.split_off(first);
-        self.found.extend(later.into_iter().filter(|found| matches!(found.error, ModelError::Requirement { .. })));
+        self.found.extend(later.into_iter().filter(|found| inside(found.error.offset())));
     }
 
     pub fn is_full(&self) -> bool {
