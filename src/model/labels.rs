@@ -300,8 +300,7 @@ impl<'a> Analyzer<'a> {
             [] => Some("it has no outputs and no labels inside".to_owned()),
             _ if self.is_gradient(span) && suggest::nearest(&text, known.iter().map(String::as_str)).is_none() => {
                 Some(format!(
-                    "known here: {}; `{GRADIENT}` computes what its arrow names, and without an arrow the gradients of all \
-                     inputs, under their names",
+                    "known here: {}; `{GRADIENT}` computes the gradients that its arrow names, or all without one",
                     suggest::listed(&known.iter().map(String::as_str).collect::<Vec<_>>())
                 ))
             }
