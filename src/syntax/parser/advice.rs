@@ -127,7 +127,6 @@ fn slice(place: &FailurePoint) -> Option<String> {
     match (bracket, behind_dots) {
         (true, true) if place.rest.starts_with('.') => help("write `..` once for each dimension: `x[.., .., 0]`"),
         (true, _) if colon || behind_dots => help(SLICE),
-        (true, false) if place.rest.starts_with("..") => help("a slice has no step: `view(x, [n / 2, 2])[.., 0]`"),
         _ if behind_dots || colon && place.lead() == "for" => help("a range is written `0..n`, `0..=n` with its end"),
         _ => None,
     }
