@@ -151,11 +151,39 @@ fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticForma
         }
         return Ok(0);
     }
-    let mut warnings = 0;
-    for (place, &world) in args.ranks.iter().enumerate() {
-        warnings += check_world(&text, (world, place == 0), args, settings, how)?;
+    let mut warnings = None;
+    let mut failures: Vec<(CliError, Vec<u32>)> = Vec::new();
+    for &world in &args.ranks {
+        match check_world(&text, (world, warnings.is_none()), args, settings, how) {
+            Ok(found) => warnings = Some(warnings.unwrap_or(0) + found),
+            Err(error) => match failures.iter_mut().find(|(known, _)| known.is_same(&error)) {
+                Some((_, worlds)) => worlds.push(world),
+                None => failures.push((error, vec![world])),
+            },
+        }
     }
-    Ok(warnings)
+    let several = args.ranks.len() > 1;
+    let mut last: Option<CliError> = None;
+    for (mut error, worlds) in failures {
+        if let CliError::Source { note, .. } = &mut error
+            && several
+        {
+            *note = format!(" with {}", in_words(&worlds));
+        }
+        if let Some(before) = last.replace(error) {
+            before.print(how);
+        }
+    }
+    last.map_or(Ok(warnings.unwrap_or(0)), Err)
+}
+
+/// Numbers of ranks in words, such as `1 rank` or `1, 2 and 4 ranks`.
+fn in_words(worlds: &[u32]) -> String {
+    let texts: Vec<String> = worlds.iter().map(u32::to_string).collect();
+    match texts.as_slice() {
+        [others @ .., last] if !others.is_empty() => format!("{} and {last} ranks", others.join(", ")),
+        _ => worlds.iter().map(|&world| counted(world as usize, "rank")).collect(),
+    }
 }
 
 fn check_world(
@@ -178,7 +206,7 @@ fn check_world(
         schedule::check_memory(&rank.program, &schedule, available, &has).map_err(|error| CliError::Source {
             diagnostics: vec![error],
             sources: loaded.compiled.sources.clone(),
-            check: None,
+            note: String::new(),
         })?;
     }
     // Lints do not depend on the world size, so they are reported once.

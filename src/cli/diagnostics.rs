@@ -26,12 +26,26 @@ impl CliError {
             CliError::Exec { error, sources } => (vec![error], sources),
         };
         match self {
-            CliError::Source { check, .. } => {
-                let note = check.as_ref().map(|check| format!("; `{check}` shows the same"));
-                show_noted(all, sources, how, note.as_deref().unwrap_or(""));
-            }
+            CliError::Source { note, .. } => show_noted(all, sources, how, note),
             CliError::Config(ConfigError::File(_)) => show(all, sources, how),
             _ => show_one(all[0], sources, how),
+        }
+    }
+
+    /// True if both errors have the same messages about the same text.
+    pub fn is_same(&self, other: &CliError) -> bool {
+        match (self, other) {
+            (
+                CliError::Source { diagnostics: of, sources, .. },
+                CliError::Source { diagnostics: others, sources: other_sources, .. },
+            ) => {
+                let shown = |one: &BoxedDiagnostic, sources| {
+                    render::diagnostic(one.as_ref(), sources, DiagnosticFormat::Json, output::error_style())
+                };
+                let of = of.iter().map(|one| shown(one, sources));
+                of.eq(others.iter().map(|one| shown(one, other_sources)))
+            }
+            _ => self.code() == other.code() && self.text() == other.text(),
         }
     }
 }
@@ -108,7 +122,7 @@ pub fn syntax_errors(parsed: Parsed) -> Result<(), CliError> {
         return Ok(());
     }
     let (diagnostics, sources) = (parsed.errors, Arc::new(parsed.sources));
-    Err(CliError::Source { diagnostics, sources, check: None })
+    Err(CliError::Source { diagnostics, sources, note: String::new() })
 }
 
 /// The combined result for many files. A file that fails does not prevent the others.

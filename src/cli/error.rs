@@ -19,8 +19,8 @@ pub enum CliError {
     Source {
         diagnostics: Vec<BoxedDiagnostic>,
         sources: Arc<SourceMap>,
-        /// The command that reports the same mistakes; `None` if this is that command or there is none.
-        check: Option<String>,
+        /// What follows the number of mistakes: the command that reports the same ones, or the numbers of ranks with them.
+        note: String,
     },
     Input(InputError),
     Config(ConfigError),

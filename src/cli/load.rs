@@ -294,7 +294,8 @@ pub fn load(
 fn failed(error: CompileError, check: Option<String>) -> CliError {
     match error {
         CompileError::Mistakes(mistakes) => {
-            CliError::Source { diagnostics: mistakes.all, sources: mistakes.sources, check }
+            let note = check.map(|check| format!("; `{check}` shows the same")).unwrap_or_default();
+            CliError::Source { diagnostics: mistakes.all, sources: mistakes.sources, note }
         }
         CompileError::TooLarge { name } => InputError::unreadable(name, "it is too large", None).into(),
         CompileError::NoThread(why) => ExecError::no_thread("to analyze the file", &why).into(),

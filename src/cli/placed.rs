@@ -38,9 +38,9 @@ pub type FindPlace<'a> = &'a dyn Fn(Given) -> Option<FieldPlace>;
 
 /// The error with the lines of a file, given by name and text, in place of the arguments that it stands for.
 pub fn in_file(error: CliError, (name, text): (&str, &str), find: FindPlace) -> CliError {
-    let CliError::Source { diagnostics, sources, check } = error else { return error };
+    let CliError::Source { diagnostics, sources, note } = error else { return error };
     let mut extended = SourceMap::clone(&sources);
-    let Some(base) = extended.add(name, text) else { return CliError::Source { diagnostics, sources, check } };
+    let Some(base) = extended.add(name, text) else { return CliError::Source { diagnostics, sources, note } };
     let mut is_placed = false;
     let place = |what: BoxedDiagnostic| {
         let labels = moved_labels(what.as_ref(), &sources, base as usize, (text, find));
@@ -52,8 +52,8 @@ pub fn in_file(error: CliError, (name, text): (&str, &str), find: FindPlace) -> 
     };
     let diagnostics = diagnostics.into_iter().map(place).collect();
     match is_placed {
-        true => CliError::Source { diagnostics, sources: Arc::new(extended), check: None },
-        false => CliError::Source { diagnostics, sources, check },
+        true => CliError::Source { diagnostics, sources: Arc::new(extended), note: String::new() },
+        false => CliError::Source { diagnostics, sources, note },
     }
 }
 

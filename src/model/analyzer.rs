@@ -198,10 +198,21 @@ impl<'a> Analyzer<'a> {
         let names: FxHashSet<usize> = found.iter().map(ModelError::offset).collect();
         found.into_iter().for_each(|error| self.error(error));
         self.bad_names = names;
+        let independent = self.mistakes.len();
         self.parameters();
         for decl in &self.ast.decls {
             self.declaration(decl);
         }
+        if self.mistakes.has_requirement() {
+            let conditions = self.ast.decls.iter().filter_map(|decl| match &decl.kind {
+                DeclKind::Require { condition, .. } => Some(condition.span),
+                _ => None,
+            });
+            let conditions: Vec<SrcSpan> = conditions.collect();
+            self.mistakes.keep_requirements(independent, &conditions);
+            return Err(self.mistakes.sorted());
+        }
+        self.signatures();
         self.steps();
         self.slots = self.mistakes.is_empty().then_some(self.program.cycle.len());
         self.figures();

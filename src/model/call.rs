@@ -345,7 +345,10 @@ impl<'a> Analyzer<'a> {
                     && !signature.options.iter().any(|option| option.name.starts_with("dim"))
                     && call.inputs.last().is_some_and(|arg| is_dim(&arg.value)) =>
                 {
-                    format!("`{name}` works along the last dimension: `transpose` brings another one there")
+                    match written(&call.inputs[call.inputs.len() - 1].value, &self.names).as_str() {
+                        "-1" => "it works along the last dimension: leave out `-1`".to_owned(),
+                        _ => super::unknown::last_dimension(name),
+                    }
                 }
                 _ => format!("it is `{}`", usage(operation)),
             };

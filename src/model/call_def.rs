@@ -2,6 +2,7 @@
 
 use crate::base::{DType, Dims, SrcSpan, Symbol, ViewId, counted};
 use crate::syntax::ast::*;
+use crate::syntax::walk;
 
 use super::analyzer::Analyzer;
 use super::call::Output;
@@ -208,6 +209,23 @@ impl<'a> Analyzer<'a> {
             }
         }
         self.mistakes.raised == raised
+    }
+
+    /// Checks the types in the signatures of definitions that name no parameter of theirs, and so are the same in every call.
+    pub(super) fn signatures(&mut self) {
+        for decl in &self.ast.decls {
+            let DeclKind::Def { signature, .. } = &decl.kind else { continue };
+            let params = || signature.inputs.iter().chain(&signature.outputs);
+            for ty in params().filter_map(|param| param.ty.as_ref()) {
+                let mut depends = false;
+                walk::expr(ty, &mut |part| {
+                    depends |= part.as_name().is_some_and(|symbol| params().any(|param| param.name.symbol == symbol));
+                });
+                if !depends {
+                    self.tensor_type(ty);
+                }
+            }
+        }
     }
 
     /// Evaluates the type of a parameter in its definition. `None` without a type, and after an error, which has been reported.

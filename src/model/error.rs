@@ -62,9 +62,9 @@ pub enum ModelError {
     Redefined {
         name: String,
         is_label_of_buffer: bool,
-        #[label("second meaning")]
+        #[label("{} meaning", if at.offset() < first.offset() { "first" } else { "second" })]
         at: SourceSpan,
-        #[label("first meaning")]
+        #[label("{} meaning", if at.offset() < first.offset() { "second" } else { "first" })]
         first: SourceSpan,
     },
 

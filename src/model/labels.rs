@@ -300,8 +300,8 @@ impl<'a> Analyzer<'a> {
             [] => Some("it has no outputs and no labels inside".to_owned()),
             _ if self.is_gradient(span) && suggest::nearest(&text, known.iter().map(String::as_str)).is_none() => {
                 Some(format!(
-                    "`{GRADIENT}` computes what its arrow names: write a buffer for `{text}` there, or leave the arrow \
-                     away for the gradients of all inputs"
+                    "known here: {}; `{GRADIENT}` computes the gradients that its arrow names, or all without one",
+                    suggest::listed(&known.iter().map(String::as_str).collect::<Vec<_>>())
                 ))
             }
             [_] if unknown::is_tensor_member(&text) => Some(unknown::tensor_member(&name, &text)),

@@ -175,6 +175,15 @@ impl Mistakes {
         self.found.iter().any(|mistake| matches!(mistake.error, ModelError::Requirement { .. }))
     }
 
+    /// Keeps, of the errors from index `first` on, those in the `conditions` of the file: the others may follow from a condition
+    /// that does not hold.
+    pub fn keep_requirements(&mut self, first: usize, conditions: &[SrcSpan]) {
+        let inside =
+            |at: usize| conditions.iter().any(|span| (span.start..span.start + span.len).contains(&(at as u32)));
+        let later = self.found.split_off(first);
+        self.found.extend(later.into_iter().filter(|found| inside(found.error.offset())));
+    }
+
     pub fn is_full(&self) -> bool {
         self.found.len() >= MAX_ERRORS
     }

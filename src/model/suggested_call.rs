@@ -1,5 +1,7 @@
 //! Suggests a corrected call, if operands, options, outputs or groups are in the wrong place.
 
+use rustc_hash::FxHashSet;
+
 use crate::base::DType;
 use crate::base::units::Dimension;
 use crate::ops::{Input, Operation, OptionSpec, OptionType, Preset};
@@ -72,6 +74,11 @@ impl Analyzer<'_> {
         let Some(parts) = self.sorted(operation, call) else { return false };
         // A call cannot receive into memory without a name, so the corrected call would be wrong too.
         if parts.outputs.iter().any(|output| matches!(output.kind, ExprKind::Index { .. }) && self.is_type(output)) {
+            return false;
+        }
+        // The same holds for a call that writes one output twice.
+        let mut texts = FxHashSet::default();
+        if !parts.outputs.iter().all(|output| texts.insert(written(output, &self.names))) {
             return false;
         }
         let mended = format!("write `{}`", self.written_call(operation, &parts));

@@ -168,6 +168,15 @@ pub(super) fn input_instead(name: &str) -> Option<&'static str> {
     INPUTS.iter().find(|(others, _)| others.contains(&name)).map(|(_, instead)| *instead)
 }
 
+/// Help for a dimension that is given to an operation of the last one.
+pub(super) fn last_dimension(of: &str) -> String {
+    let other = match of {
+        "softmax" => "`layers.softmax_along(x, 0 -> y)`, after `use std.layers`, works along another one",
+        _ => "`transpose` brings another one there",
+    };
+    format!("`{of}` works along the last dimension: {other}")
+}
+
 /// Help for an unknown option of `of`, given the known ones.
 pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
     let near = option_instead(name, known);
@@ -227,9 +236,7 @@ pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
         (None, _) if name == "reduction" && by_rows => {
             format!("`{of}` has a value for each row: give it a label, `l: {of}(…)`, and write `mean(l -> y)`")
         }
-        (None, _) if along && by_rows => {
-            format!("`{of}` works along the last dimension: `transpose` brings another one there")
-        }
+        (None, _) if along && by_rows => last_dimension(of),
         (Some(near), _) => format!("did you mean `{near}`?"),
         (None, []) => format!("`{of}` has no options"),
         (None, [only]) => format!("`{of}` has one option, `{only}`"),
@@ -345,7 +352,9 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
             .to_owned();
     }
     if name == "_" {
-        return "`_` discards an output and has no value: give the operation a label, and write the label".to_owned();
+        return "`_` discards an output and has no value: give the operation a label, and write the label; an `if` that chooses between \
+                `_` and another output goes around the whole call"
+            .to_owned();
     }
     if place == NameRole::Any && name.len() > 1 && crate::base::units::unit(name).is_some() {
         return format!("a unit follows its number without a space: `4{name}`, or `n * 1{name}` for a computed number");

@@ -7,6 +7,7 @@ use crate::measure::verdict;
 
 use super::operations::{OperationGroup, groups};
 use super::page::{Page, Section, Table, cell};
+use super::quantity::share_of as share;
 use super::variant::{disturbed, shown, variant_name};
 
 /// Number of categories that are listed.
@@ -88,10 +89,6 @@ fn queue_wait(rank: &RankRecord, wait: &QueueWaitRecord, help: bool) -> String {
         name(wait.behind),
         if help { format!("; {}", wait.help) } else { String::new() }
     )
-}
-
-fn share(part: Nanos, whole: Nanos) -> String {
-    format!("{:.0} %", 100.0 * part.0 as f64 / whole.0.max(1) as f64)
 }
 
 /// The nonzero parts of the iteration's time, which add up to it.

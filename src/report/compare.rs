@@ -8,7 +8,7 @@ use crate::measure::effect::Verdict;
 
 use super::operations::hidden_kinds;
 use super::page::{Chart, Check, Outcome, Page, Section, Table, cell};
-use super::quantity::{change, changes, quantity};
+use super::quantity::{change, changes, quantity, whole_percent};
 
 /// Maximum number of operations listed for a case.
 const OPERATIONS: usize = 16;
@@ -101,7 +101,7 @@ fn operations(pair: &CaseComparison) -> Section {
 fn operation(row: &OperationRow) -> [String; 9] {
     let share = |share: Option<f64>, bound: &Option<String>| {
         let bound_text = bound.as_ref().map(|bound| format!(" {bound}")).unwrap_or_default();
-        cell(share.map(|share| format!("{:.0} %{bound_text}", 100.0 * share)))
+        cell(share.map(|share| whole_percent(share) + &bound_text))
     };
     let ratio = row.base.zip(row.other).filter(|(base, other)| *base > 0.0 && *other > 0.0);
     [

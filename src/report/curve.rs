@@ -115,16 +115,22 @@ fn work(curve: &Curve) -> String {
     let flops = change(|point| Flops(point.flops).to_string());
     let bytes = change(|point| Bytes(point.bytes as u64).to_string());
     let amount = format!("{flops}, {bytes} moved");
+    // Iterations of different work are no common measure, and without arithmetic and bytes only operations show it.
+    let operations = change(|point| point.operations.to_string());
+    let differ = match first.operations == last.operations {
+        true => String::new(),
+        false => format!(", although they differ ({operations} operations)"),
+    };
     let one = &curve.one;
     let strong = if one == "1" { "T(1) / (n × T(n))".to_owned() } else { format!("{one} × T({one}) / (n × T(n))") };
     // Streams share one device, so strong and weak scaling, which compare devices, are not the terms for them.
     let per_stream = format!("the throughput per stream, relative to that of {one}");
     match (curve.unit, curve.growth, curve.baseline) {
         (RateUnit::Iterations, _, Baseline::First) => {
-            format!("the work is not known, so iterations are counted: efficiency is {strong}")
+            format!("the work is not known, so iterations are counted{differ}: efficiency is {strong}")
         }
         (RateUnit::Iterations, _, Baseline::Best) => {
-            format!("the work is not known, so iterations are counted: efficiency is T({one}) / T")
+            format!("the work is not known, so iterations are counted{differ}: efficiency is T({one}) / T")
         }
         (_, Growth::Stays, Baseline::First) if curve.shares_device => {
             format!("the work stays ({amount}): efficiency is {strong}, {per_stream}")

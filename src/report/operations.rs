@@ -11,6 +11,7 @@ use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
 use crate::measure::verdict;
 
 use super::page::{ABSENT, Section, Table};
+use super::quantity::{share_of, whole_percent};
 use super::slots;
 use super::variant::{disturbed, variant_name};
 
@@ -132,7 +133,7 @@ impl OperationGroup<'_> {
         let cached = self.members.iter().any(|operation| operation.cached);
         match self.of_peak() {
             Some((share, bound)) => {
-                let share = if share < 0.005 { "< 1 %".to_owned() } else { format!("{:.0} %", 100.0 * share) };
+                let share = whole_percent(share);
                 let also = if cached && bound == Some("memory") { "+cache" } else { "" };
                 format!("{share} {}{also}", bound.unwrap_or_default()).trim_end().to_owned()
             }
@@ -253,7 +254,7 @@ pub fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Opti
             group.kind(),
             group.members.len().to_string(),
             group.time().to_string(),
-            format!("{:.0} %", 100.0 * group.time().0 as f64 / total.0.max(1) as f64),
+            share_of(group.time(), total),
         ];
         row.extend(waits.then(|| if group.wait() > Nanos(0) { group.wait().to_string() } else { ABSENT.to_owned() }));
         let (least, most) = each.get(&key(group.members[0])).copied().unwrap_or_else(|| (group.each(), group.each()));

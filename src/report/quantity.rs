@@ -16,6 +16,16 @@ pub fn quantity(value: f64, unit: &str) -> String {
     }
 }
 
+/// A share in whole percent, such as `12 %`; `< 1 %` if it would round to zero without being zero.
+pub fn whole_percent(share: f64) -> String {
+    if 0.0 < share && share < 0.005 { "< 1 %".to_owned() } else { format!("{:.0} %", 100.0 * share) }
+}
+
+/// The share of a time in a whole, in whole percent.
+pub fn share_of(part: Nanos, whole: Nanos) -> String {
+    whole_percent(part.0 as f64 / whole.0.max(1) as f64)
+}
+
 /// A ratio as a change, such as `+5.63 %`; as a factor, such as `× 3.1`, if it is large.
 pub fn change(ratio: f64) -> String {
     if is_large(ratio) { format!("× {}", plain(ratio)) } else { percent(ratio) }

@@ -6,6 +6,7 @@ use crate::measure::record::{BalanceRecord, CollectiveRecord, LateRecord, RankRe
 
 use super::operations::{groups, shortened};
 use super::page::{ABSENT, Section, Table, cell};
+use super::quantity::{share_of, whole_percent};
 use super::variant::{shown, variant_name};
 
 /// Maximum number of rows of collectives and transfers.
@@ -66,8 +67,7 @@ fn times(record: &RunRecord, variant: &Variant) -> Vec<String> {
 
 /// Reason why ranks wait for each other, in a sentence.
 fn reason(balance: &BalanceRecord) -> String {
-    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
-    let (least, most) = (percent(balance.least_waiting), percent(balance.most_waiting));
+    let (least, most) = (whole_percent(balance.least_waiting), whole_percent(balance.most_waiting));
     let waiting = match least == most {
         true => format!("every rank does nothing but wait for others in {least} of its iteration"),
         false => format!("ranks do nothing but wait for each other in {least} to {most} of their iteration"),
@@ -113,7 +113,7 @@ fn side_by_side(record: &RunRecord, variant: &Variant) -> Option<Section> {
     for rank in variant.ranks.iter().take(RANKS) {
         let Some((analysis, totals)) = rank.analysis.as_ref().zip(analyzed(rank)) else { continue };
         let time = analysis.split.time_ns;
-        let part = |part: Nanos| format!("{part} ({:.0} %)", 100.0 * part.0 as f64 / time.0.max(1) as f64);
+        let part = |part: Nanos| format!("{part} ({})", share_of(part, time));
         let mut row = vec![
             rank.rank.to_string(),
             time.to_string(),

@@ -6,6 +6,7 @@ use crate::base::{Bytes, Flops, counted};
 use crate::measure::record::{ExpectationRecord, FusionRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
 
 use super::page::{ABSENT, Check, Outcome, Page, Section, Table, cell};
+use super::quantity::share_of;
 use super::variant::{disturbed, launched, shown, variant_name};
 use super::{advice, analysis, counted, expected, operations, ranks, slots, verification};
 
@@ -218,7 +219,7 @@ fn iteration_title(record: &RunRecord) -> String {
 /// The streams of the iteration that the split describes; `None` if none was observed.
 fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Option<Section> {
     let analysis = rank.analysis.as_ref().filter(|analysis| !analysis.lanes_busy_ns.is_empty())?;
-    let whole = analysis.split.time_ns.0.max(1) as f64;
+    let whole = analysis.split.time_ns;
     let mut table = Table::new(["stream", "operations", "busy", "share of time", "queue"]);
     let runs = |index: usize| {
         variant.ranks.iter().flat_map(|rank| &rank.operations).any(|operation| operation.lane as usize == index)
@@ -235,7 +236,7 @@ fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Option<Sec
             name + &lane.limits_text(),
             operations.count().to_string(),
             busy.to_string(),
-            format!("{:.0} %", 100.0 * busy.0 as f64 / whole),
+            share_of(busy, whole),
             lane.queue_text(),
         ]);
     }

@@ -23,6 +23,23 @@ fn worlds_are_checked_one_after_the_other() {
     assert_eq!(sandbox.run(&["check", "stairs.aorta", "--ranks", "0"]).code, Some(2));
 }
 
+/// Each mistake is shown once, with all numbers of ranks that lead to it. A division that a failed requirement excludes is no mistake.
+#[test]
+fn worlds_with_mistakes_do_not_stop_the_check() {
+    let sandbox = Sandbox::new();
+    let text = "require world % 2 == 0 \"pairs\"\nlet half = world / 2\nbuffer x: f32[2, 4]\n\
+                step { map(x[half - 1] + 1 -> x[0]) all_reduce(x -> x) }";
+    sandbox.write("pairs.aorta", text);
+    let output = sandbox.run(&["check", "pairs.aorta", "--ranks", "1,2,3,4,6"]);
+    assert_eq!(output.code, Some(2));
+    let good = |ranks| format!("pairs.aorta: good: 2 operations on 1 stream on each of {ranks} ranks\n");
+    assert_eq!(output.stdout, good(2) + &good(4));
+    assert_eq!(output.stderr.matches("× pairs").count(), 1, "{}", output.stderr);
+    assert!(output.stderr.contains("\n1 error with 1 and 3 ranks\n"), "{}", output.stderr);
+    assert!(output.stderr.ends_with("\n1 error with 6 ranks\n"), "{}", output.stderr);
+    assert!(!output.stderr.contains("not_whole"), "{}", output.stderr);
+}
+
 #[test]
 fn any_rank_has_its_plan() {
     let sandbox = Sandbox::new();

@@ -181,13 +181,16 @@ fn accumulated_gradients() {
 buffer x: f64[4, 3] = random(1)
 buffer w: f64[3, 2] = random(2)
 buffer y, z: f64[4, 2]
-buffer dx, dx_of_y, halves: f64[4, 3]
+buffer dx, dx_of_y, halves, quarters: f64[4, 3]
 buffer dw, dw_of_y: f32[3, 2]
 step {
   a: gemm(x, w -> y)
   b: gemm(x, w -> z)
   grad(a, 0.5 -> dx, dw)
-  grad(b, 0.5 -> dx, dw, accumulate: true)
+  grad(b, 0.25 -> dx, dw, accumulate: true)
+  grad(b, 0.25 -> dx, _, accumulate: [true, false])
+  grad(a, 0.25 -> quarters, dw, accumulate: [false, true])
+  map(quarters * 4 -> quarters)
   grad(a, 1 -> dx_of_y, dw_of_y)
   c: grad(a, 0.5)
   map(c.a * 2 -> halves)
@@ -197,7 +200,7 @@ step {
     let mut world = super::initial(std::slice::from_ref(&program), super::Contents::Stored);
     super::evaluate(std::slice::from_ref(&program), &mut world);
     let at = |name: &str| &world[0][super::memory(&program, name).index()];
-    for (sum, once) in [("dx", "dx_of_y"), ("dw", "dw_of_y"), ("halves", "dx_of_y")] {
+    for (sum, once) in [("dx", "dx_of_y"), ("dw", "dw_of_y"), ("halves", "dx_of_y"), ("quarters", "dx_of_y")] {
         assert!(at(once).iter().any(|value| *value != 0.0));
         let close = at(sum).iter().zip(at(once)).all(|(a, b)| (a - b).abs() < 1e-12);
         assert!(close, "{:?} and {:?}", at(sum), at(once));

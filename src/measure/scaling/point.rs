@@ -39,6 +39,8 @@ pub struct CurvePoint {
     /// Arithmetic operations of an iteration over all ranks, estimated from the first.
     pub flops: f64,
     pub bytes: f64,
+    /// Operations of the first iteration of the first rank.
+    pub operations: usize,
 }
 
 impl CurvePoint {
@@ -48,7 +50,7 @@ impl CurvePoint {
         let time = seconds(pace.times(record.variants.first()?), record.simulated)?;
         let ranks = f64::from(record.emulated.unwrap_or(record.settings.ranks).max(1));
         let (flops, bytes) = (record.program.flops * ranks, record.program.bytes as f64 * ranks);
-        Some(CurvePoint { value: value.to_owned(), time, flops, bytes })
+        Some(CurvePoint { value: value.to_owned(), time, flops, bytes, operations: record.program.operations })
     }
 
     /// Work per second.

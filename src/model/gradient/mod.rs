@@ -6,10 +6,11 @@
 
 mod emit;
 mod join;
+mod options;
 mod walk;
 mod writers;
 
-use crate::base::{DType, LabelId, OpId, SrcSpan, ViewId};
+use crate::base::{LabelId, OpId, SrcSpan, ViewId};
 use crate::ops::backward::TensorId;
 use crate::ops::{OpError, Tensor};
 use crate::syntax::ast::{Call, Expr};
@@ -25,6 +26,7 @@ use super::program::{Gradient, Label, OpKind, path};
 use super::value::Value;
 
 use emit::Emission;
+use options::{Accumulate, GradientOptions};
 use walk::{GradientStop, GradientWalk};
 pub(super) use writers::Writers;
 
@@ -45,15 +47,6 @@ struct GradientTarget {
 
 /// Ending of the help for a gradient of an 8-bit tensor that has another type.
 const OF_FLOAT8: &str = ": gradients of 8-bit floats are f32";
-
-/// Options of a `grad`.
-#[derive(Clone, Copy)]
-struct GradientOptions {
-    /// Whether gradients are added to the contents of the outputs.
-    accumulates: bool,
-    /// Type to which gradients are rounded before products with 8-bit factors; `None` leaves them as they are.
-    quantize: Option<DType>,
-}
 
 /// A gradient of an output of the target.
 enum OutputGradient {
@@ -82,14 +75,14 @@ impl<'a> Analyzer<'a> {
         let options = self.gradient_options(call)?;
         let target = self.target(call)?;
         let given = self.given(call, &target)?;
-        let goals = self.goals(call, &target, options.accumulates)?;
+        let goals = self.goals(call, &target, &options.accumulate)?;
         self.apart(&given, &goals)?;
         if !self.room_for_turns(TURNS_PER_OPERATION, call.span) {
             return None;
         }
         let label = self.open_label(call);
         let first = self.expansion.step.ops.len() as u32;
-        let members = self.expand_gradient(call, &target, (&given, &goals), options, label)?;
+        let members = self.expand_gradient(call, &target, (&given, &goals), &options, label)?;
         if let Some(label) = label {
             let ops = first..self.expansion.step.ops.len() as u32;
             let members =
@@ -98,33 +91,6 @@ impl<'a> Analyzer<'a> {
             self.close_label(call, label, LabelData::call(ops, members));
         }
         Some(())
-    }
-
-    /// Evaluates the options; `None` after an error.
-    fn gradient_options(&mut self, call: &Call) -> Option<GradientOptions> {
-        let mut options = GradientOptions { accumulates: false, quantize: None };
-        for (place, setting) in call.options.iter().enumerate() {
-            let name = self.names.name(setting.key.symbol).to_owned();
-            if let Some(first) = call.options[..place].iter().find(|other| other.key.symbol == setting.key.symbol) {
-                let first = first.key.span.into();
-                return self.fail(ModelError::GivenTwice { name, at: setting.key.span.into(), first });
-            }
-            match name.as_str() {
-                "accumulate" => options.accumulates = self.eval_bool(&setting.value)?,
-                "quantize" => {
-                    let help =
-                        "`quantize`: 8-bit type to which gradients are rounded before products with 8-bit matrices"
-                            .to_owned();
-                    let word = self.word_or_help(&setting.value, &["none", "e4m3", "e5m2"], Some(help))?;
-                    options.quantize = DType::from_name(word);
-                }
-                _ => {
-                    self.unknown_option(GRADIENT, name, &["accumulate", "quantize"], setting.key.span);
-                    return None;
-                }
-            }
-        }
-        Some(options)
     }
 
     /// Evaluates the first argument, the operation or call to differentiate; `None` after an error.
@@ -315,7 +281,12 @@ impl<'a> Analyzer<'a> {
 
     /// Evaluates the destinations of the gradients of the target's inputs; an inner `None` is a gradient that is not
     /// requested.
-    fn goals(&mut self, call: &Call, target: &GradientTarget, accumulates: bool) -> Option<Vec<Option<InputGradient>>> {
+    fn goals(
+        &mut self,
+        call: &Call,
+        target: &GradientTarget,
+        accumulate: &Accumulate,
+    ) -> Option<Vec<Option<InputGradient>>> {
         if call.outputs.len() > target.inputs.len() {
             let names: Vec<String> = target.inputs.iter().map(|(name, _)| format!("d{name}")).collect();
             let text = &target.text;
@@ -340,7 +311,7 @@ impl<'a> Analyzer<'a> {
         }
         let mut goals = Vec::with_capacity(target.inputs.len());
         let mut good = true;
-        for (arg, (name, view)) in call.outputs.iter().zip(&target.inputs) {
+        for (place, (arg, (name, view))) in call.outputs.iter().zip(&target.inputs).enumerate() {
             if arg.value.as_name() == Some(self.builtins.unwanted) {
                 goals.push(None);
                 continue;
@@ -353,7 +324,7 @@ impl<'a> Analyzer<'a> {
                 continue;
             }
             match self.output_argument(arg, call, name, target.inputs.len() > 1) {
-                Value::Output(_) if accumulates => {
+                Value::Output(_) if accumulate.of(place) => {
                     let help =
                         "`accumulate: true` adds to the contents of an output: write a buffer that has been filled";
                     self.error(OpError::OutputMissing { op: GRADIENT, help, at: arg.value.span.into() });
@@ -375,7 +346,7 @@ impl<'a> Analyzer<'a> {
             }
         }
         if call.outputs.is_empty() {
-            if accumulates {
+            if accumulate.of(0) {
                 let help = "`accumulate: true` adds to the contents of an output: write `-> dx`";
                 return self.fail(OpError::OutputMissing { op: GRADIENT, help, at: call.span.into() });
             }
@@ -446,7 +417,7 @@ impl<'a> Analyzer<'a> {
         call: &'a Call,
         target: &GradientTarget,
         (given, goals): (&[(ViewId, OutputGradient)], &[Option<InputGradient>]),
-        options: GradientOptions,
+        options: &GradientOptions,
         label: Option<LabelId>,
     ) -> Option<Vec<(String, ViewId)>> {
         let wanted: Vec<(usize, ViewId)> =
@@ -486,7 +457,7 @@ impl<'a> Analyzer<'a> {
                 match walk.gradient(view) {
                     Ok(Some(gradient)) => {
                         let to = walk.value(goal, None);
-                        if options.accumulates {
+                        if options.accumulate.of(place) {
                             walk.tape.add_to(gradient, to)
                         } else {
                             walk.tape.move_to(gradient, to)
@@ -554,7 +525,9 @@ impl<'a> Analyzer<'a> {
 
     /// Creates the label of a `grad` without one. No text can name it.
     fn unnamed_label(&mut self, target: &GradientTarget) -> LabelId {
-        let name = self.names.intern(&format!("{GRADIENT}({})", target.text));
+        let path = self.label_path(target.label);
+        let of = if target.text.contains('[') { last_parts(&path, &target.text) } else { &target.text };
+        let name = self.names.intern(&format!("{GRADIENT}({of})"));
         self.inner_label(Label { name: Some(name), index: Index::default(), parent: self.expansion.label })
     }
 
@@ -596,4 +569,19 @@ impl<'a> Analyzer<'a> {
     fn label_path(&self, label: LabelId) -> String {
         path(&self.names, &self.program.labels, label).unwrap_or_else(|| GRADIENT.to_owned())
     }
+}
+
+/// The end of the path of a label, with as many parts as the text that names it: `f[3].up` of `run.f[3].up` for `f[l].up`.
+fn last_parts<'a>(path: &'a str, text: &str) -> &'a str {
+    let mut depth = 0;
+    let dots = text.chars().filter(|c| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => {}
+        }
+        depth == 0 && *c == '.'
+    });
+    let start = path.rmatch_indices('.').nth(dots.count()).map_or(0, |(place, _)| place + 1);
+    &path[start..]
 }

@@ -126,10 +126,8 @@ fn slice(place: &FailurePoint) -> Option<String> {
     let colon = place.rest.starts_with(':');
     match (bracket, behind_dots) {
         (true, true) if place.rest.starts_with('.') => help("write `..` once for each dimension: `x[.., .., 0]`"),
-        (true, true) => help(SLICE),
-        (true, false) if colon => help(SLICE),
-        _ if colon && place.lead() == "for" => help("a range is written `0..n`, or `0..=n` with its end"),
-        (false, true) => help("a range is written `0..n`, or `0..=n` with its end"),
+        (true, _) if colon || behind_dots => help(SLICE),
+        _ if behind_dots || colon && place.lead() == "for" => help("a range is written `0..n`, `0..=n` with its end"),
         _ => None,
     }
 }

@@ -1,0 +1,90 @@
+//! Options of a `grad`.
+
+use crate::base::{DType, counted};
+use crate::ops::OpError;
+use crate::syntax::ast::{Call, Expr};
+
+use super::super::analyzer::Analyzer;
+use super::super::callee::GRADIENT;
+use super::super::error::ModelError;
+use super::super::value::Value;
+
+/// Options of a `grad`.
+pub(super) struct GradientOptions {
+    /// Whether a gradient is added to the contents of its output.
+    pub accumulate: Accumulate,
+    /// Type to which gradients are rounded before products with 8-bit factors; `None` leaves them as they are.
+    pub quantize: Option<DType>,
+}
+
+/// Whether gradients are added to the contents of outputs.
+pub(super) enum Accumulate {
+    All(bool),
+    /// For each output of the `grad`.
+    Each(Vec<bool>),
+}
+
+impl Accumulate {
+    /// The value for the output with this number, or for those that are not given.
+    pub fn of(&self, output: usize) -> bool {
+        match self {
+            Accumulate::All(value) => *value,
+            Accumulate::Each(values) => values.get(output).copied().unwrap_or(false),
+        }
+    }
+}
+
+impl Analyzer<'_> {
+    /// Evaluates the options; `None` after an error.
+    pub(super) fn gradient_options(&mut self, call: &Call) -> Option<GradientOptions> {
+        let mut options = GradientOptions { accumulate: Accumulate::All(false), quantize: None };
+        for (place, setting) in call.options.iter().enumerate() {
+            let name = self.names.name(setting.key.symbol).to_owned();
+            if let Some(first) = call.options[..place].iter().find(|other| other.key.symbol == setting.key.symbol) {
+                let first = first.key.span.into();
+                return self.fail(ModelError::GivenTwice { name, at: setting.key.span.into(), first });
+            }
+            match name.as_str() {
+                "accumulate" => options.accumulate = self.accumulate(call, &setting.value)?,
+                "quantize" => {
+                    let help =
+                        "`quantize`: 8-bit type to which gradients are rounded before products with 8-bit matrices"
+                            .to_owned();
+                    let word = self.word_or_help(&setting.value, &["none", "e4m3", "e5m2"], Some(help))?;
+                    options.quantize = DType::from_name(word);
+                }
+                _ => {
+                    self.unknown_option(GRADIENT, name, &["accumulate", "quantize"], setting.key.span);
+                    return None;
+                }
+            }
+        }
+        Some(options)
+    }
+
+    /// Evaluates `accumulate`: one value for all outputs of the call, or a list with one for each.
+    fn accumulate(&mut self, call: &Call, expr: &Expr) -> Option<Accumulate> {
+        let expected = "`true` or `false`, or a list with one of them for each output";
+        let items = match self.eval(expr) {
+            Value::Unknown => return None,
+            Value::Bool(value) => return Some(Accumulate::All(value)),
+            Value::List(items) => items,
+            other => return self.wrong_type(expected, &other, expr.span),
+        };
+        let mut values = Vec::with_capacity(items.len());
+        for item in items.iter() {
+            match item {
+                Value::Bool(value) => values.push(*value),
+                other => return self.wrong_type(expected, other, expr.span),
+            }
+        }
+        if values.len() != call.outputs.len() {
+            let (outputs, given) = (counted(call.outputs.len(), "output"), counted(values.len(), "value"));
+            let why = format!("it has {given} for {outputs}");
+            let help = "write one value for all outputs, or a list with one for each, also for `_`".into();
+            let at = expr.span.into();
+            return self.fail(OpError::Option { op: GRADIENT, option: "accumulate", why, help, at });
+        }
+        Some(Accumulate::Each(values))
+    }
+}
