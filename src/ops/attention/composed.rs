@@ -17,12 +17,12 @@ use super::shape::{Axes, bias};
 use super::*;
 use parts::{PARTS, padded};
 
-/// Maximum bytes of the workspace, as for a call of the library's attention. More matrices of scores are computed in several parts. A part
+/// Maximum bytes of the workspace, as for a call of the library's attention. More matrices of scores are computed in several chunks. A chunk
 /// has as many as possible: products of few heads have too few tiles for all SMs.
 const LARGEST: u64 = 2 << 30;
 
-/// Maximum number of parts, each of which takes several launches.
-const MAX_PARTS: u64 = 64;
+/// Maximum number of chunks, each of which takes several launches.
+const MAX_CHUNKS: u64 = 64;
 
 /// Minimum number of rows that share keys. With fewer, products read the keys hardly less often than the kernel without
 /// tiles does.
@@ -162,7 +162,7 @@ impl<'a> Composed<'a> {
     /// Returns the products undivided and with each number of divisions of the causal mask.
     fn with_divisions(self) -> Vec<Composed<'a>> {
         let follows = self.together == 1 || self.by_query;
-        let most = if self.shape.causal && follows { MAX_DIVISIONS.min(MAX_PARTS / self.parts()) } else { 1 };
+        let most = if self.shape.causal && follows { MAX_DIVISIONS.min(MAX_CHUNKS / self.chunks()) } else { 1 };
         let numbers = std::iter::successors(Some(1), |number| Some(2 * number));
         let is_whole = |number: u64| number == 1 || self.shape.queries.min(self.shape.keys) >= number * TILE;
         let numbers: Vec<u64> = numbers.take_while(|&number| number <= most.max(1) && is_whole(number)).collect();
@@ -250,11 +250,11 @@ impl<'a> Composed<'a> {
         }
         let batch = all.batch();
         all.at_once = batch.div_ceil(batch.div_ceil((LARGEST / of_a_unit).max(1)));
-        (all.parts() <= MAX_PARTS).then_some(all)
+        (all.chunks() <= MAX_CHUNKS).then_some(all)
     }
 
-    /// Number of parts in which the matrices of scores are computed one after the other.
-    fn parts(&self) -> u64 {
+    /// Number of chunks in which the matrices of scores are computed one after the other.
+    fn chunks(&self) -> u64 {
         let batch = self.batch();
         self.members() * self.units.dims.iter().product::<u64>() / batch * batch.div_ceil(self.at_once)
     }
@@ -417,7 +417,7 @@ impl<'a> Composed<'a> {
         }
     }
 
-    /// Returns the launches of all parts in order.
+    /// Returns the launches of all chunks in order.
     pub fn launches(&self) -> Vec<Launch> {
         let (batch, inner) = (self.batch(), self.separate());
         let outer = Dims::from_slice(&self.units.dims[..inner]).unwrap_or_default();
@@ -441,7 +441,7 @@ impl<'a> Composed<'a> {
                     offsets[place][index as usize] + first * step + if one.shared { 0 } else { member * head }
                 };
                 let starts = self.matrices.iter().enumerate().map(start).collect();
-                all.extend(self.part(&Part { first: number, units, member, starts }));
+                all.extend(self.chunk(&Chunk { first: number, units, member, starts }));
             }
             all.extend(self.gathers().then(|| gather(true)));
             all.extend(self.adds_up.then(|| Launch::Kernel(self.rounding_kernel(number, units))));
@@ -455,7 +455,7 @@ impl<'a> Composed<'a> {
     }
 
     /// Returns a kernel with a block for each row of scores.
-    fn kernel(&self, part: &Part, name: &str, body: &str) -> Kernel {
+    fn kernel(&self, chunk: &Chunk, name: &str, body: &str) -> Kernel {
         let (spec, rank) = (self.spec, self.spec.inputs[0].dims.len());
         let lse = if self.is_backward() { 4 } else { spec.inputs.len() + 1 };
         let mut operands = vec![operand(lse, "lse", false)];
@@ -480,14 +480,14 @@ impl<'a> Composed<'a> {
             u64_param("weights_at", regions.weights),
             u64_param("gradients_at", regions.gradients),
             u64_param("columns", self.columns()),
-            u64_param("first", part.first),
-            u64_param("member", part.member),
+            u64_param("first", chunk.first),
+            u64_param("member", chunk.member),
         ]);
         let (before, threads) = self.definitions(&operands, self.shape.keys);
         let held = self.columns().div_ceil(u64::from(threads));
         let before = format!("{before}#define HELD {}\n", if held <= text::MAX_HELD { held } else { 0 });
         let body = format!("{}{body}", text::ROW);
-        kernel(name, &before, &params, &body, part.units * self.rows(), threads)
+        kernel(name, &before, &params, &body, chunk.units * self.rows(), threads)
     }
 
     /// Returns the parameters of operands: their geometry over the heads of keys, and the address and strides of each.
@@ -533,8 +533,8 @@ impl<'a> Composed<'a> {
     }
 }
 
-/// A part of the matrices of scores, which is computed at once.
-struct Part {
+/// Matrices of scores that are computed at once.
+struct Chunk {
     /// Number of the first head of keys.
     first: u64,
     /// Number of heads of keys.

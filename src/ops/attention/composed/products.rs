@@ -33,33 +33,33 @@ impl Composed<'_> {
         (0..count).step_by(own as usize).map(extent).collect()
     }
 
-    /// Returns the products of a part and the kernels between them.
-    pub(super) fn part(&self, part: &Part) -> Vec<Launch> {
+    /// Returns the products of a chunk and the kernels between them.
+    pub(super) fn chunk(&self, chunk: &Chunk) -> Vec<Launch> {
         let Shape { size, value_size, .. } = self.shape;
         let (by_rows, by_keys) = (self.extents(false), self.extents(true));
         let scores = |width: u64, a: Factor, b: Factor, c: Factor| {
             let depth = if self.gathered == Gathered::Parts { parts::OF_A_ROW * padded(width) } else { width };
             let sizes = move |one: &Extent| (length(&one.rows), length(&one.keys), depth);
-            self.products(part, &by_rows, sizes, [(a, false), (b, true)], c)
+            self.products(chunk, &by_rows, sizes, [(a, false), (b, true)], c)
         };
         let in_parts = self.gathered == Gathered::Parts;
         let of_rows = |width: u64, a: Factor, b: Factor, c: Factor| {
             if in_parts {
                 let sizes = |one: &Extent| (length(&one.rows), length(&one.keys));
-                return self.products_of_parts(part, &by_rows, sizes, [(a, false), (b, false)], c);
+                return self.products_of_parts(chunk, &by_rows, sizes, [(a, false), (b, false)], c);
             }
             let sizes = move |one: &Extent| (length(&one.rows), width, length(&one.keys));
-            self.products(part, &by_rows, sizes, [(a, false), (b, false)], c)
+            self.products(chunk, &by_rows, sizes, [(a, false), (b, false)], c)
         };
         let of_keys = |width: u64, a: Factor, b: Factor, c: Factor| {
             if in_parts {
                 let sizes = |one: &Extent| (length(&one.keys), length(&one.rows));
-                return self.products_of_parts(part, &by_keys, sizes, [(a, true), (b, false)], c);
+                return self.products_of_parts(chunk, &by_keys, sizes, [(a, true), (b, false)], c);
             }
             let sizes = move |one: &Extent| (length(&one.keys), width, length(&one.rows));
-            self.products(part, &by_keys, sizes, [(a, true), (b, false)], c)
+            self.products(chunk, &by_keys, sizes, [(a, true), (b, false)], c)
         };
-        let kernel = |name, body| vec![Launch::Kernel(self.kernel(part, name, body))];
+        let kernel = |name, body| vec![Launch::Kernel(self.kernel(chunk, name, body))];
         let first = scores(size, Q, K, Factor::Scores);
         match self.is_backward() {
             false => {
@@ -83,7 +83,7 @@ impl Composed<'_> {
     /// So the results of different parts are in different columns, which the kernel behind the products adds.
     fn products_of_parts(
         &self,
-        part: &Part,
+        chunk: &Chunk,
         extents: &[Extent],
         sizes: impl Fn(&Extent) -> (u64, u64),
         [a, b]: [(Factor, bool); 2],
@@ -99,7 +99,7 @@ impl Composed<'_> {
                 let (rows, depth) = sizes(extent);
                 (rows, (PARTS - index) * width, depth)
             };
-            let mut products = self.gemms(part, extents, with_width, [a, b], c);
+            let mut products = self.gemms(chunk, extents, with_width, [a, b], c);
             for product in &mut products {
                 product.a.offset += index * columns;
                 product.b.offset += first * width;
@@ -113,20 +113,20 @@ impl Composed<'_> {
     /// Returns the launches of the products of `a` and `b` for these extents.
     fn products(
         &self,
-        part: &Part,
+        chunk: &Chunk,
         extents: &[Extent],
         sizes: impl Fn(&Extent) -> (u64, u64, u64),
         factors: [(Factor, bool); 2],
         c: Factor,
     ) -> Vec<Launch> {
-        let products = self.gemms(part, extents, sizes, factors, c);
+        let products = self.gemms(chunk, extents, sizes, factors, c);
         products.into_iter().map(|product| Launch::Gemm(product, None)).collect()
     }
 
     /// Returns the products of `a` and `b` for these extents. The `bool` of a factor says whether memory holds its transpose.
     fn gemms(
         &self,
-        part: &Part,
+        chunk: &Chunk,
         extents: &[Extent],
         sizes: impl Fn(&Extent) -> (u64, u64, u64),
         [a, b]: [(Factor, bool); 2],
@@ -138,12 +138,12 @@ impl Composed<'_> {
                 m,
                 n,
                 k,
-                batch: part.units,
-                a: self.matrix(part, extent, a),
-                b: self.matrix(part, extent, b),
-                c: self.matrix(part, extent, (c, false)),
+                batch: chunk.units,
+                a: self.matrix(chunk, extent, a),
+                b: self.matrix(chunk, extent, b),
+                c: self.matrix(chunk, extent, (c, false)),
                 arithmetic: self.arithmetic(),
-                accumulate: part.member > 0 && matches!(c, Factor::Operand(place) if self.matrices[place].shared),
+                accumulate: chunk.member > 0 && matches!(c, Factor::Operand(place) if self.matrices[place].shared),
                 epilogue: None,
                 scales: None,
             }
@@ -151,9 +151,9 @@ impl Composed<'_> {
         extents.iter().map(product).collect()
     }
 
-    /// Returns the part of a factor or of a result that belongs to an extent.
-    fn matrix(&self, part: &Part, extent: &Extent, of: (Factor, bool)) -> Matrix {
-        let whole = self.whole_matrix(part, of);
+    /// Returns the rows and columns of a factor or of a result that belong to an extent.
+    fn matrix(&self, chunk: &Chunk, extent: &Extent, of: (Factor, bool)) -> Matrix {
+        let whole = self.whole_matrix(chunk, of);
         let skipped = match of.0 {
             Factor::Operand(place) if self.matrices[place].shared => extent.keys.start * whole.row,
             Factor::Operand(_) => extent.rows.start * whole.row,
@@ -166,7 +166,7 @@ impl Composed<'_> {
     }
 
     /// Returns a factor or a result as a matrix in an operand or in the workspace.
-    fn whole_matrix(&self, part: &Part, (factor, transposed): (Factor, bool)) -> Matrix {
+    fn whole_matrix(&self, chunk: &Chunk, (factor, transposed): (Factor, bool)) -> Matrix {
         let regions = self.regions(self.at_once);
         let in_workspace = |dtype: DType, region: u64, row: u64, rows: u64| Matrix {
             operand: Matrix::WORKSPACE,
@@ -195,7 +195,7 @@ impl Composed<'_> {
             }
             Factor::Operand(place) => {
                 let tensor = self.spec.operand(self.matrices[place].index);
-                let offset = part.starts[place];
+                let offset = chunk.starts[place];
                 let aligned = (offset * tensor.dtype.size()).is_multiple_of(16);
                 let width = tensor.dims[tensor.dims.len() - 1];
                 let rows = self.rows_of(&self.matrices[place]);
