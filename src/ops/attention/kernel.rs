@@ -9,7 +9,7 @@ use super::super::warpgroups;
 use super::cost::{PER_BIAS, Tiles as Visited};
 use super::shape::{Axes, bias};
 use super::tiles::{
-    MANY_ROWS, MAX_SPLITS, OPERATIONS, RESIDENT, STAGES, THREADS, Tiles, WIDE_STAGES, WIDEST, whole_tiles,
+    MANY_ROWS, MAX_SPLITS, NARROW, OPERATIONS, RESIDENT, STAGES, THREADS, Tiles, WIDE_STAGES, WIDEST, whole_tiles,
 };
 use super::*;
 
@@ -86,7 +86,7 @@ impl ForwardPartition {
         // all heads then need fewer waves, since the last block of a head is rarely full.
         let waves = |together: u64| {
             let blocks = shape.batch * shape.heads / together * row_blocks(&shape, shape.queries * together, largest);
-            blocks.div_ceil(UNITS * if large && !wide { RESIDENT } else { 1 })
+            blocks.div_ceil(UNITS * if (large && !wide) || widest <= NARROW { RESIDENT } else { 1 })
         };
         let together = if shape.queries < largest || waves(shape.group) < waves(1) { shape.group } else { 1 };
         let rows = shape.queries * together;
@@ -107,7 +107,10 @@ impl ForwardPartition {
             0..=128 => 64,
             _ => 32,
         };
-        let keys = if block_rows == MANY_ROWS { [128, 128, others] } else { [64, others, others] };
+        let keys = match block_rows == MANY_ROWS {
+            true => [if widest <= NARROW { 64 } else { 128 }, 128, others],
+            false => [64, others, others],
+        };
         let (width, value_width) = (whole_tiles(shape.size), whole_tiles(shape.value_size));
         let mut tiles = Tiles {
             rows: block_rows,
@@ -422,7 +425,7 @@ impl ForwardPartition {
         let (divided, weights) = if tiles.wide { (2, Some(false)) } else { (1, None) };
         let before = format!(
             "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
-             #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define UNIT_STAGES {}\n#define CLUSTER_BLOCKS {}\n#define WIDE {}\n#define BY_WARPGROUPS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
+             #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define UNIT_STAGES {}\n#define CLUSTER_BLOCKS {}\n#define RESIDENT_BLOCKS {}\n#define WIDE {}\n#define BY_WARPGROUPS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
              #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}{}{}{}",
             mma::FUNCTIONS,
             self.types(spec, tiles.threads()),
@@ -431,6 +434,7 @@ impl ForwardPartition {
             rows[1],
             if tiles.wide { WIDE_STAGES } else { STAGES },
             tiles.cluster,
+            tiles.resident(),
             u32::from(tiles.wide),
             u32::from(tiles.warpgroups),
             tiles.width,

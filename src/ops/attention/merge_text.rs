@@ -12,8 +12,6 @@ pub const CLUSTERS: &str = r#"
 /// Barrier of a cluster, and access to the shared memory of its blocks.
 pub const CLUSTER_FUNCTIONS: &str = r#"
 #if CLUSTER > 1
-#undef BOUNDS
-#define BOUNDS __launch_bounds__(THREADS) __cluster_dims__(CLUSTER, 1, 1)
 __device__ inline void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }

@@ -19,9 +19,14 @@ pub const MAX_SPLITS: u64 = 256;
 pub const STAGES: u64 = 2;
 
 /// Number of blocks with fewer than [`MANY_ROWS`] rows that a compute unit shall hold; the keys are divided into enough
-/// parts for them. With [`MANY_ROWS`] it is one. More blocks would fit with at most [`SMALL_ROWS`], but two load as
+/// parts for them. With [`MANY_ROWS`] it is one if heads are wider than [`NARROW`]. More blocks would fit with at most [`SMALL_ROWS`], but two load as
 /// much as the memory provides, and clusters need room.
 pub const RESIDENT: u64 = 2;
+
+/// Largest head dimension for which an SM holds two blocks with [`MANY_ROWS`] rows and `wgmma`: a thread then has 32 scores and 32 sums,
+/// which fit half of the registers. One block multiplies while the other computes weights, which takes longer than the products of narrow
+/// heads.
+pub const NARROW: u64 = 64;
 
 /// Largest head dimension of blocks whose warps divide the columns of the sums.
 pub const WIDEST: u64 = 1024;
@@ -82,7 +87,8 @@ impl Tiles {
 
     /// Number of blocks that a compute unit holds at the same time.
     pub fn resident(&self) -> u64 {
-        if self.wide || self.rows == MANY_ROWS { 1 } else { RESIDENT }
+        let is_narrow = self.width.max(self.value_width) <= NARROW;
+        if self.wide || (self.rows == MANY_ROWS && !is_narrow) { 1 } else { RESIDENT }
     }
 
     /// Bytes of shared memory of a block, the maximum over all devices. With `wgmma`, the block holds the queries and
