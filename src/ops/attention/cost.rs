@@ -40,7 +40,7 @@ const WIDE_OPERATIONS: f64 = 51e3;
 const INSTRUCTIONS: f64 = 24e3;
 const BANDWIDTH: f64 = 2970.0;
 const LAUNCH: f64 = 1600.0;
-const WAIT: f64 = 342.0;
+pub const WAIT: f64 = 342.0;
 const EXCHANGE: f64 = 105.0;
 
 /// Tiles of scores that the blocks of a kernel compute, each its own one after the other.

@@ -4,12 +4,12 @@ use super::super::cost::Tiling;
 use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
 use super::super::mma;
-use super::super::occupancy::{LARGEST_CLUSTER, UNIT_SHARED, UNITS, share};
+use super::super::occupancy::{UNIT_SHARED, UNITS, share};
 use super::super::warpgroups;
-use super::cost::{PER_BIAS, Tiles as Visited};
+use super::cost::{PER_BIAS, Tiles as Visited, WAIT};
 use super::shape::{Axes, bias};
 use super::tiles::{
-    MANY_ROWS, MAX_SPLITS, OPERATIONS, RESIDENT, STAGES, THREADS, Tiles, WIDE_STAGES, WIDEST, whole_tiles,
+    HELD, MANY_ROWS, MAX_SPLITS, NARROW, OPERATIONS, RESIDENT, STAGES, THREADS, Tiles, WIDE_STAGES, WIDEST, whole_tiles,
 };
 use super::*;
 
@@ -22,13 +22,6 @@ const MIN_KEYS: u64 = 128;
 
 /// [`MIN_KEYS`] of blocks with at most [`SMALL_ROWS`] rows, which mostly wait for memory.
 const MIN_KEYS_SMALL: u64 = 64;
-
-/// Maximum number of tiles per block for which blocks form a cluster. With more, a second kernel that joins the results
-/// is faster: a cluster starts only when there is room for all of its blocks, and clusters do not fill the device.
-const TILES_IN_CLUSTERS: u64 = 16;
-
-/// Number of partial results of a row from which the threads of a block divide them.
-const MANY_PARTS: u64 = 9;
 
 /// Maximum number of rows of a block for which keys are divided even if the blocks fill the device.
 const SMALL_ROWS: u64 = 32;
@@ -50,8 +43,6 @@ const PER_ISSUE: f64 = 1.0 / 182.0;
 const PER_STEP: f64 = 1.1;
 /// Bytes per ns that an SM of an H100 reads from the L2 cache.
 const CACHE_RATE: f64 = 45.0;
-/// Time in ns for which a thread waits for memory.
-const WAIT: f64 = 342.0;
 
 /// Accesses for which a block of a paged call waits before its first keys: the length of its sequence, and its pages.
 const PAGE_WAITS: f64 = 2.0;
@@ -86,7 +77,7 @@ impl ForwardPartition {
         // all heads then need fewer waves, since the last block of a head is rarely full.
         let waves = |together: u64| {
             let blocks = shape.batch * shape.heads / together * row_blocks(&shape, shape.queries * together, largest);
-            blocks.div_ceil(UNITS * if large && !wide { RESIDENT } else { 1 })
+            blocks.div_ceil(UNITS * if (large && !wide) || widest <= NARROW { RESIDENT } else { 1 })
         };
         let together = if shape.queries < largest || waves(shape.group) < waves(1) { shape.group } else { 1 };
         let rows = shape.queries * together;
@@ -107,7 +98,10 @@ impl ForwardPartition {
             0..=128 => 64,
             _ => 32,
         };
-        let keys = if block_rows == MANY_ROWS { [128, 128, others] } else { [64, others, others] };
+        let keys = match block_rows == MANY_ROWS {
+            true => [if widest <= NARROW { 64 } else { 128 }, 128, others],
+            false => [64, others, others],
+        };
         let (width, value_width) = (whole_tiles(shape.size), whole_tiles(shape.value_size));
         let mut tiles = Tiles {
             rows: block_rows,
@@ -126,16 +120,8 @@ impl ForwardPartition {
         // occupy less than half of it.
         if shape.sequences.is_none() && (block_rows <= SMALL_ROWS || blocks * 2 <= wanted) {
             let least = if block_rows <= SMALL_ROWS { MIN_KEYS_SMALL } else { MIN_KEYS };
-            // Blocks take whole tiles, and the fewest blocks that need no more time.
-            let tiles_of_keys = shape.keys.div_ceil(keys[1]).max(1);
             let most = (wanted / blocks).min(shape.keys / least).clamp(1, MAX_SPLITS);
-            tiles.splits = tiles_of_keys.div_ceil(tiles_of_keys.div_ceil(most));
-            if tiles_of_keys.div_ceil(tiles.splits) <= TILES_IN_CLUSTERS {
-                // Rounds the number of blocks to a multiple of the cluster size.
-                tiles.cluster = tiles.splits.min(LARGEST_CLUSTER);
-                let half = if tiles.splits > LARGEST_CLUSTER { LARGEST_CLUSTER / 2 } else { 0 };
-                tiles.splits = (tiles.splits + half) / tiles.cluster * tiles.cluster;
-            }
+            (tiles.splits, tiles.cluster) = tiles.divided(shape.keys, most);
         }
         ForwardPartition { tiles: Some(tiles), shape, together }
     }
@@ -422,7 +408,7 @@ impl ForwardPartition {
         let (divided, weights) = if tiles.wide { (2, Some(false)) } else { (1, None) };
         let before = format!(
             "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
-             #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define UNIT_STAGES {}\n#define CLUSTER_BLOCKS {}\n#define WIDE {}\n#define BY_WARPGROUPS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
+             #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define UNIT_STAGES {}\n#define CLUSTER_BLOCKS {}\n#define RESIDENT_BLOCKS {}\n#define WIDE {}\n#define BY_WARPGROUPS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
              #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}{}{}{}",
             mma::FUNCTIONS,
             self.types(spec, tiles.threads()),
@@ -431,6 +417,7 @@ impl ForwardPartition {
             rows[1],
             if tiles.wide { WIDE_STAGES } else { STAGES },
             tiles.cluster,
+            tiles.resident(),
             u32::from(tiles.wide),
             u32::from(tiles.warpgroups),
             tiles.width,
@@ -465,11 +452,10 @@ impl ForwardPartition {
             u32_param("splits", tiles.splits),
             param("f32* parts", Arg::Workspace(self.workspace())),
         ]);
-        let divisions = if tiles.splits / tiles.cluster >= MANY_PARTS { THREADS / WARP } else { 1 };
+        let divisions = if tiles.splits / tiles.cluster > HELD { THREADS / WARP } else { 1 };
         let before = format!(
-            "{}#define MAX_SPLITS {}\n#define CLUSTER_BLOCKS {}\n#define DIVISIONS {divisions}\n{}{}",
+            "{}#define MAX_SPLITS {MAX_SPLITS}\n#define CLUSTER_BLOCKS {}\n#define DIVISIONS {divisions}\n#define HELD {HELD}\n{}{}",
             self.types(spec, THREADS),
-            MAX_SPLITS + LARGEST_CLUSTER,
             tiles.cluster,
             text::PLACES,
             merge_text::CLUSTERS,

@@ -12,8 +12,6 @@ pub const CLUSTERS: &str = r#"
 /// Barrier of a cluster, and access to the shared memory of its blocks.
 pub const CLUSTER_FUNCTIONS: &str = r#"
 #if CLUSTER > 1
-#undef BOUNDS
-#define BOUNDS __launch_bounds__(THREADS) __cluster_dims__(CLUSTER, 1, 1)
 __device__ inline void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
@@ -36,7 +34,7 @@ __device__ inline Pack<f32, 4> four_of_block(const f32* at, u32 block) {
 "#;
 
 /// Combines the partial results of blocks that share the keys of a row. `DIVISIONS` groups of a block's threads divide the
-/// parts, and the threads of a group compute neighbouring elements of the row.
+/// parts, and the threads of a group compute neighbouring elements of the row. A thread holds `HELD` parts of its element.
 pub const MERGE: &str = r#"  const u32 WIDTH = THREADS / DIVISIONS;
   __shared__ f32 weights[MAX_SPLITS], sums[DIVISIONS][WIDTH];
   u32 blocks = (dv + WIDTH - 1) / WIDTH, lane = threadIdx.x % 32, division = threadIdx.x / WIDTH, own = threadIdx.x % WIDTH;
@@ -46,7 +44,6 @@ pub const MERGE: &str = r#"  const u32 WIDTH = THREADS / DIVISIONS;
   const f32* logs = parts + count * parts_of_row * dv + row * parts_of_row;
   const f32* values = parts + row * parts_of_row * dv;
   // Loads do not wait for the weights.
-  const u32 HELD = 8;
   f32 held[HELD];
 #pragma unroll
   for (u32 i = 0; i < HELD; i++) {

@@ -41,7 +41,7 @@ __device__ inline u32 last_key(u32 query, u32 queries, u32 keys) {
 #endif
 "#;
 
-/// Keys per tile, and warps that divide the rows of a block, by device.
+/// Keys per tile, warps that divide the rows of a block, and launch bounds, by device.
 ///
 /// On Hopper, a warpgroup of four warps multiplies 64 rows by `wgmma`. As in FlashAttention-3 (Shah and others, 2024),
 /// the scores of the next tile are computed while the values of the current one are accumulated.
@@ -50,9 +50,12 @@ pub const DEVICES: &str = r#"
 #define WARPGROUPS 1
 #define BN HOPPER_KEYS
 #define MAX_ROW_WARPS (BM / 16)
+// The compiler limits the registers of a thread, so that an SM holds this many blocks.
+#define LAUNCH_BOUNDS __launch_bounds__(THREADS, RESIDENT_BLOCKS)
 #else
 #define WARPGROUPS 0
 #define BN (MMA ? UNIT_KEYS : OTHER_KEYS)
+#define LAUNCH_BOUNDS __launch_bounds__(THREADS)
 #define MAX_ROW_WARPS (MMA ? UNIT_ROW_WARPS : OTHER_ROW_WARPS)
 #endif
 // Number of tiles of keys and values in shared memory. One is multiplied while the others are loaded.
@@ -60,6 +63,12 @@ pub const DEVICES: &str = r#"
 // Number of columns of 64 elements that hold a query or key, and a value.
 #define PARTS ((WIDTH + 63) / 64)
 #define VALUE_PARTS ((VALUE_WIDTH + 63) / 64)
+#undef BOUNDS
+#if CLUSTER > 1
+#define BOUNDS LAUNCH_BOUNDS __cluster_dims__(CLUSTER, 1, 1)
+#else
+#define BOUNDS LAUNCH_BOUNDS
+#endif
 "#;
 
 /// Attention of `BM` rows by one block. Warps divide the rows (`ROW_WARPS`) and the keys of each tile (`KEY_WARPS`). As
@@ -104,7 +113,7 @@ pub const MEMORY: &str = r#"#if WARPGROUPS
 pub const RANGE: &str = r#"  // Blocks start with the last queries: with a causal mask, these attend to the most keys.
 #if RAGGED
   u32 blocks = rows / BM + sequences + 1, split = 0, index = blockIdx.x / blocks;
-  Sequence sequence = SEQUENCE_OF(false, blockIdx.x % blocks, BM);
+  Sequence sequence = SEQUENCE_OF(false, blocks - 1 - blockIdx.x % blocks, BM);
   u32 first_row = sequence.row;
   queries = sequence.count;
   keys = sequence.key_count;

@@ -1,6 +1,7 @@
 //! Tiles of the forward kernels for matrix units.
 
-use super::super::occupancy::{UNITS, WARP};
+use super::super::occupancy::{LARGEST_CLUSTER, UNITS, WARP};
+use super::cost::WAIT;
 use super::shape::Shape;
 use super::wide_text::VALUE_SLICE;
 
@@ -11,7 +12,7 @@ pub const THREADS: u64 = 128;
 /// Rows of the largest blocks.
 pub const MANY_ROWS: u64 = 128;
 
-/// Maximum number of blocks that share the keys of a row, before the number is rounded to whole clusters.
+/// Maximum number of blocks that share the keys of a row.
 pub const MAX_SPLITS: u64 = 256;
 
 /// Number of tiles of keys and values that shared memory holds on devices with asynchronous loads: one is multiplied
@@ -19,9 +20,14 @@ pub const MAX_SPLITS: u64 = 256;
 pub const STAGES: u64 = 2;
 
 /// Number of blocks with fewer than [`MANY_ROWS`] rows that a compute unit shall hold; the keys are divided into enough
-/// parts for them. With [`MANY_ROWS`] it is one. More blocks would fit with at most [`SMALL_ROWS`], but two load as
+/// parts for them. With [`MANY_ROWS`] it is one if heads are wider than [`NARROW`]. More blocks would fit with at most [`SMALL_ROWS`], but two load as
 /// much as the memory provides, and clusters need room.
 pub const RESIDENT: u64 = 2;
+
+/// Largest head dimension for which an SM holds two blocks with [`MANY_ROWS`] rows and `wgmma`: a thread then has 32 scores and 32 sums,
+/// which fit half of the registers. One block multiplies while the other computes weights, which takes longer than the products of narrow
+/// heads.
+pub const NARROW: u64 = 64;
 
 /// Largest head dimension of blocks whose warps divide the columns of the sums.
 pub const WIDEST: u64 = 1024;
@@ -48,6 +54,17 @@ const BANDWIDTH: f64 = 2970.0;
 /// Time in ns of a kernel that merges parts, without that of their bytes.
 const MERGE: f64 = 3000.0;
 
+/// Number of parts of an element that a thread of this kernel loads before it waits. With more parts, the warps of a block divide them.
+pub const HELD: u64 = 8;
+
+/// Maximum number of tiles per block for which blocks form a cluster. With more, a second kernel that joins the results
+/// is faster: a cluster starts only when there is room for all of its blocks, and clusters do not fill the device.
+const TILES_IN_CLUSTERS: u64 = 16;
+
+/// Accesses for which a block waits in each tile of few rows: the tile is loaded while the one before is multiplied, which takes less
+/// time than the memory's latency.
+const TILE_WAITS: f64 = 2.0;
+
 /// Tiles of keys that a block could have loaded while it loads its queries and stores its sums.
 const EDGE: u64 = 2;
 
@@ -70,7 +87,8 @@ pub struct Tiles {
     pub warpgroups: bool,
     /// Number of blocks that share the keys of a row; 1 if a block processes all of them.
     pub splits: u64,
-    /// Number of those blocks that form a cluster and join their results in shared memory, on devices with clusters.
+    /// Number of blocks of a cluster: all that share the keys of a row if they join their results in shared memory, on devices with
+    /// clusters; 1 if another kernel merges the results.
     pub cluster: u64,
 }
 
@@ -82,7 +100,8 @@ impl Tiles {
 
     /// Number of blocks that a compute unit holds at the same time.
     pub fn resident(&self) -> u64 {
-        if self.wide || self.rows == MANY_ROWS { 1 } else { RESIDENT }
+        let is_narrow = self.width.max(self.value_width) <= NARROW;
+        if self.wide || (self.rows == MANY_ROWS && !is_narrow) { 1 } else { RESIDENT }
     }
 
     /// Bytes of shared memory of a block, the maximum over all devices. With `wgmma`, the block holds the queries and
@@ -157,6 +176,26 @@ impl Tiles {
             + stored * self.rows * self.value_width
     }
 
+    /// Returns the number of blocks that share the keys of a row, up to `most`, and the blocks of a cluster. Blocks process whole tiles.
+    /// Those of one cluster need no other kernel to merge their results; more blocks have fewer tiles each. A cluster beside that
+    /// kernel would save nothing.
+    pub fn divided(&self, keys: u64, most: u64) -> (u64, u64) {
+        let all = keys.div_ceil(self.keys[1]).max(1);
+        let flops = 2 * self.rows * self.keys[1] * (self.width + self.value_width);
+        let of_tile = (flops as f64 / OPERATIONS).max(TILE_WAITS * WAIT);
+        let joins = |splits: u64| splits <= LARGEST_CLUSTER && all.div_ceil(splits) <= TILES_IN_CLUSTERS;
+        let time = |splits: u64| {
+            let loads = splits.div_ceil(HELD * THREADS / WARP);
+            let merged = if joins(splits) { 0.0 } else { MERGE + (loads - 1) as f64 * WAIT };
+            all.div_ceil(splits) as f64 * of_tile + merged
+        };
+        let numbers = most.min(LARGEST_CLUSTER)..=most;
+        let fastest = numbers.min_by(|&one, &other| time(one).total_cmp(&time(other))).unwrap_or(1);
+        // The fewest blocks that have no more tiles each.
+        let splits = all.div_ceil(all.div_ceil(fastest));
+        (splits, if joins(splits) { splits } else { 1 })
+    }
+
     /// Returns the number of parts of the keys for which blocks take the least time, by the waves of their products and by the bytes
     /// that they move. The result of a part is written and read once.
     fn fastest_splits(&self, shape: &Shape, blocks: u64) -> u64 {
@@ -179,4 +218,33 @@ impl Tiles {
 /// Rounds a head dimension up to whole tiles.
 pub fn whole_tiles(size: u64) -> u64 {
     size.div_ceil(16).max(1) * 16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_form_a_cluster_or_another_kernel_merges_their_results() {
+        let tiles = Tiles {
+            rows: 16,
+            keys: [64; 3],
+            row_warps: [1, 1],
+            width: 128,
+            value_width: 128,
+            wide: false,
+            warpgroups: false,
+            splits: 1,
+            cluster: 1,
+        };
+        let divided = |keys: u64, most: u64| tiles.divided(keys * 64, most);
+        assert_eq!(divided(8, 1), (1, 1));
+        assert_eq!(divided(8, 4), (4, 4));
+        // A cluster of eight has four tiles each, and no other kernel follows.
+        assert_eq!(divided(32, 32), (8, 8));
+        // One more kernel takes less time than the six tiles that it saves.
+        assert_eq!(divided(64, 33), (32, 1));
+        // Blocks with more than 16 tiles form no cluster.
+        assert_eq!(divided(800, 4), (4, 1));
+    }
 }
