@@ -334,8 +334,7 @@ impl<A: Api> GpuDriver<A> {
             id_exchange.note_progress();
             stage.step();
         };
-        let choose = |product| chooser.choose(product).inspect(|_| done());
-        let chosen: Result<Vec<_>, ExecError> = products.iter().map(choose).collect();
+        let chosen = chooser.choose_products(products, &done);
         let engines = match chosen.is_ok() {
             true => chooser.choose_engines(engine_operations, &done),
             false => Ok(Vec::new()),
