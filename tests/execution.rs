@@ -15,11 +15,10 @@ use aorta::measure::{self, Measured, Request};
 use aorta::model::Program;
 use aorta::ops::init::Init;
 use aorta::plan::Plan;
-use aorta::render::{self, Style};
 use aorta::schedule::{self, Schedule};
 
 use crate::common::mock::{ELAPSED, Mock, Script};
-use crate::common::{self, shipped};
+use crate::common::{self, shipped, shown};
 
 /// Two streams that wait for each other, and one that is unused.
 const MEETING: &str = "\
@@ -97,13 +96,6 @@ impl Prepared {
             keep: &|_| {},
         })
     }
-}
-
-/// An error as a user sees it.
-fn shown(text: &str, error: &ExecError) -> String {
-    let mut sources = SourceMap::new();
-    sources.add("test.aorta", text).expect("a test is small");
-    render::text(error, &sources, Style::default())
 }
 
 /// A short summary of the measurements.

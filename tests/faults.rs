@@ -5,25 +5,17 @@ use std::sync::{Arc, Mutex};
 
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
-use aorta::base::{Nanos, SourceMap};
+use aorta::base::Nanos;
 use aorta::config::Profile;
 use aorta::exec::{Backend, Control, Diagnosis, ExecError, LaunchMode, Ranks};
-use aorta::render::{self, Style};
 
 use crate::common::altered::Altered;
 use crate::common::mock::{Mock, Script};
-use crate::common::parallel;
 use crate::common::world::World;
+use crate::common::{parallel, shown};
 
 fn open(world: &World, backend: &dyn Backend, timeout: Nanos) -> Ranks {
     world.open(backend, timeout).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// A message as a user sees it.
-fn shown(text: &str, error: &ExecError) -> String {
-    let mut sources = SourceMap::new();
-    sources.add("test.aorta", text).expect("a test is small");
-    render::text(error, &sources, Style::default())
 }
 
 /// The message of a run that fails.

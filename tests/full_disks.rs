@@ -3,21 +3,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use crate::cli::sandbox::{Output, Sandbox, finish};
+use crate::cli::sandbox::{Output, Sandbox};
+use crate::cli::shortages;
 
 /// Runs the binary with a limit of `kibibytes` KiB for every file: a write beyond it fails as on a full disk.
 fn limited(sandbox: &Sandbox, kibibytes: u64, arguments: &[&str]) -> Output {
-    let mut command = Command::new("bash");
     // The signal for this limit would end the process, which a full disk does not do.
-    let script = format!("trap '' XFSZ; ulimit -f {kibibytes} && exec \"$0\" \"$@\"");
-    command.args(["-c", &script, env!("CARGO_BIN_EXE_aorta")]).args(arguments);
-    let model = sandbox.command(arguments);
-    command.env_clear().envs(model.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.current_dir(model.get_current_dir().expect("a sandbox has a folder"));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    finish(command.spawn().expect("bash is there"))
+    shortages::limited(sandbox, &format!("trap '' XFSZ; ulimit -f {kibibytes}"), arguments)
 }
 
 /// The sizes of all files below a folder, in KiB and rounded up.

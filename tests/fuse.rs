@@ -19,6 +19,8 @@ use aorta::schedule;
 use proptest::prelude::*;
 
 use crate::common;
+use crate::common::draws::Draws;
+use crate::common::folder::Folder;
 use crate::common::{doubles, programs};
 use crate::hip;
 
@@ -384,12 +386,11 @@ fn kernels_of_random_chains_compile() {
 #[test]
 fn random_chains_agree_with_the_cpu_on_the_double() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     for seed in seeds().take(3) {
-        let file = folder.path().join(format!("chain{seed}.aorta"));
-        std::fs::write(&file, chains(seed + 7000, ["bf16", "f32", "f16"][seed as usize % 3]))
-            .expect("a file of our own");
-        hip::verify(libraries, &file.display().to_string(), &[&doubles::RESULTS_ONLY[..], &["--fuse"]].concat());
+        let text = chains(seed + 7000, ["bf16", "f32", "f16"][seed as usize % 3]);
+        let file = folder.write(&format!("chain{seed}.aorta"), text);
+        hip::verify(libraries, &file, &[&doubles::RESULTS_ONLY[..], &["--fuse"]].concat());
     }
 }
 
@@ -397,13 +398,10 @@ fn random_chains_agree_with_the_cpu_on_the_double() {
 #[test]
 fn chains_along_rows_of_any_length_agree_with_the_cpu_on_the_double() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     for (seed, dtype) in common::effort::chosen((0..).zip(["f32", "bf16", "f16", "f64"])) {
-        let mut count = 0;
-        let mut draw = |limit: u64| {
-            count += 1;
-            hash(seed + 300, count) % limit
-        };
+        let mut draws = Draws::new(seed + 300);
+        let mut draw = |limit: u64| draws.below(limit);
         let (mut buffers, mut step) = (String::new(), String::new());
         for case in 0..5 {
             // The longest is more than the registers of a block hold, and needs as many rows as there are units.
@@ -434,12 +432,11 @@ fn chains_along_rows_of_any_length_agree_with_the_cpu_on_the_double() {
             let chain = format!("  h#: map({before}{kept})\n  n#: {core}\n  map({behind} -> y#)\n");
             step += &chain.replace('#', &case.to_string());
         }
-        let file = folder.path().join(format!("rows{seed}.aorta"));
         let text = format!("{buffers}step {{\n{step}}}\n");
         let merged: usize = fused(&text).fused[0].merged.iter().map(|one| one.count).sum();
         assert_eq!(merged, 5, "{text}");
-        std::fs::write(&file, text).expect("a file of our own");
-        hip::verify(libraries, &file.display().to_string(), &[&doubles::RESULTS_ONLY[..], &["--fuse"]].concat());
+        let file = folder.write(&format!("rows{seed}.aorta"), text);
+        hip::verify(libraries, &file, &[&doubles::RESULTS_ONLY[..], &["--fuse"]].concat());
     }
 }
 
@@ -447,13 +444,11 @@ fn chains_along_rows_of_any_length_agree_with_the_cpu_on_the_double() {
 #[test]
 fn a_kernel_that_does_not_compile_is_not_merged() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (file, record) = (folder.path().join("own.aorta"), folder.path().join("record.json"));
+    let folder = Folder::new();
     let text = "stream s\nbuffer x: f16[77]\nbuffer w, v: f32[77]\nstep {\n  \
                 on s { g: cast(x, to: f32) update: sgd(g -> w, v, momentum: 0.77, nesterov: true) }\n}\n";
-    std::fs::write(&file, text).expect("a file of our own");
-    let (file, path) = (file.display().to_string(), record.display().to_string());
-    let output = hip::run(libraries, "compile:map", &[&file, "--fuse", "--json", &path]);
+    let (file, record) = (folder.write("own.aorta", text), folder.path("record.json"));
+    let output = hip::run(libraries, "compile:map", &[&file, "--fuse", "--json", &record]);
     assert_eq!(output.code, Some(0), "{}", output.printed);
     assert!(
         output.printed.contains("The run continues without merged operations: the kernel of this map"),
@@ -461,20 +456,19 @@ fn a_kernel_that_does_not_compile_is_not_merged() {
         output.printed
     );
     assert!(output.printed.contains("not fused: the kernel of this map does not compile"), "{}", output.printed);
-    let record = std::fs::read_to_string(record).expect("the record was written");
+    let record = folder.read("record.json");
     assert!(record.contains("\"refused\": \"the kernel of this map does not compile, at"), "{record}");
 }
 
 /// The option goes through scenarios and records to every command that runs something.
 #[test]
 fn the_option_travels() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let at = |name: &str| folder.path().join(name).display().to_string();
+    let folder = Folder::new();
     let text = "stream s\nbuffer x, y: f32[64]\nstep { on s { h: map(x * 2) g: map(h + 1 -> y) } }\n";
-    std::fs::write(at("w.aorta"), text).expect("a file of our own");
-    std::fs::write(at("s.ron"), "(workload: \"w.aorta\", backend: \"sim\", fuse: true)\n").expect("a file of our own");
+    let file = folder.write("w.aorta", text);
+    let scenario = folder.write("s.ron", "(workload: \"w.aorta\", backend: \"sim\", fuse: true)\n");
     let suite = "(description: \"d\", effort: sanity, cases: [(workload: \"w.aorta\", fuse: true)])\n";
-    std::fs::write(at("suite.ron"), suite).expect("a file of our own");
+    let suite = folder.write("suite.ron", suite);
     let aorta = |arguments: &[&str]| {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_aorta")).args(arguments).output();
         let output = output.expect("the program runs");
@@ -482,7 +476,7 @@ fn the_option_travels() {
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {text}");
         text
     };
-    let (file, scenario, record, again) = (at("w.aorta"), at("s.ron"), at("a.json"), at("b.json"));
+    let [record, again, cases] = ["a.json", "b.json", "c.json"].map(|name| folder.path(name));
     let sanity = ["--effort", "sanity"];
     let fused = "fused: 1 operation in place of 2, 512 B less moved";
     let runs: [&[&str]; 2] = [&["exec", &file, "--backend", "sim", "--fuse"], &["exec", &scenario, "--json", &record]];
@@ -493,11 +487,10 @@ fn the_option_travels() {
     let told = aorta(&["exec", &record, "--json", &again]);
     assert!(told.contains(fused), "{told}");
     assert!(aorta(&["plan", &scenario]).contains("h+g: map for map + map"));
-    assert!(aorta(&["suite", &at("suite.ron"), "--dry-run", "--backend", "sim"]).contains("--fuse"));
-    let cases = at("c.json");
+    assert!(aorta(&["suite", &suite, "--dry-run", "--backend", "sim"]).contains("--fuse"));
     aorta(
         &[&["sweep", &file, "--streams", "1,2", "--fuse", "--backend", "sim", "--json", &cases], &sanity[..]].concat(),
     );
-    assert!(std::fs::read_to_string(&cases).expect("cases").contains("h+g"));
+    assert!(folder.read("c.json").contains("h+g"));
     aorta(&["ab", &file, "--backend", "sim", "--b", "--fuse", "--rounds", "6", "--no-apart"]);
 }

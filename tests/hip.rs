@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::doubles::{self, RESULTS_ONLY};
+use crate::common::folder::Folder;
 use crate::common::{effort, programs, shipped};
 
 /// Time after which a run counts as hung: it is killed, and the test fails.
@@ -125,8 +126,7 @@ pub fn all_outputs_agree(file: &str, launch: &str, printed: &str) {
 #[test]
 fn products_in_registers_on_matrix_units() {
     let Some(libraries) = doubles::cpu_in_turn() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("units.aorta");
+    let folder = Folder::new();
     let text = "
         buffer q: f16[1, 4, 20, 48]
         buffer k: f16[1, 2, 70, 48]
@@ -148,11 +148,10 @@ fn products_in_registers_on_matrix_units() {
             conv_weights(image, maps, size: 3, padding: 1)
           }
         }";
-    std::fs::write(&path, text).expect("a file of our own");
     // Kernels that were compiled without matrix units have the same text.
-    let cache = folder.path().display().to_string();
+    let cache = folder.path("cache");
     let environment = [("HIP_DOUBLE_MATRIX", "1"), ("XDG_CACHE_HOME", &cache)];
-    verify_with(libraries, &environment, &path.display().to_string(), &RESULTS_ONLY);
+    verify_with(libraries, &environment, &folder.write("units.aorta", text), &RESULTS_ONLY);
 }
 
 #[test]
@@ -177,12 +176,10 @@ fn ranks_agree_with_the_cpu() {
 #[test]
 fn groups_of_the_same_ranks_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("groups.aorta");
+    let folder = Folder::new();
     let text = "mesh dp = world\nmesh a = 1, b = world\nstream s\nbuffer x, y: f32[64]\nstep { on s {\n  \
                 all_reduce(x -> y)\n  all_reduce(y -> x) over dp\n  all_reduce(x -> y, op: max) over [a, b]\n} }\n";
-    std::fs::write(&path, text).expect("a file of our own");
-    verify(libraries, &path.display().to_string(), &["--ranks", "2"]);
+    verify(libraries, &folder.write("groups.aorta", text), &["--ranks", "2"]);
 }
 
 /// The library connects ranks at its first collective. With graphs only, that is inside a capture.
@@ -199,19 +196,16 @@ fn ranks_connect_inside_of_a_capture() {
 #[test]
 fn copies_to_other_ranks_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("peers.aorta");
-    let file = path.display().to_string();
+    let folder = Folder::new();
     let write = |via: &str, options: &str| {
-        let text = programs::PEERS.replace("VIA", via).replace("step", &format!("step{options}"));
-        std::fs::write(&path, text).expect("a file of our own");
+        folder.write("peers.aorta", programs::PEERS.replace("VIA", via).replace("step", &format!("step{options}")))
     };
     for (via, options, ranks) in [("dma", "", "3"), ("kernel", "(sync: end, depth: 3)", "2")] {
-        write(via, options);
+        let file = write(via, options);
         let printed = verify_with(libraries, &[("HIP_DOUBLE_DEVICES", "3")], &file, &["--ranks", ranks]);
         assert!(printed.contains("copies to rank 1: direct, from device to device"), "{printed}");
     }
-    write("dma", "");
+    let file = write("dma", "");
     let printed = verify_with(libraries, &[("HIP_DOUBLE_APART", "1")], &file, &["--ranks", "2"]);
     assert!(printed.contains("copies to rank 1: staged through the host"), "{printed}");
     write("kernel", "");
@@ -224,13 +218,10 @@ fn copies_to_other_ranks_agree_with_the_cpu() {
 #[test]
 fn copies_in_a_row_share_a_meeting() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("rows.aorta");
-    let file = path.display().to_string();
-    let write = |text: String| std::fs::write(&path, text).expect("a file of our own");
+    let folder = Folder::new();
     // Three iterations under way have separate memory and flags.
     for (options, turns) in [("", 1), ("(sync: end, depth: 3)", 3)] {
-        write(programs::ROWS.replace("step", &format!("step{options}")));
+        let file = folder.write("rows.aorta", programs::ROWS.replace("step", &format!("step{options}")));
         let printed = verify_with(libraries, &[("HIP_DOUBLE_DEVICES", "2")], &file, &["--ranks", "2"]);
         for (rank, shared) in [(0, 2), (1, 3)] {
             let note =
@@ -239,7 +230,7 @@ fn copies_in_a_row_share_a_meeting() {
         }
     }
     // Copies through host memory synchronize one by one.
-    write(programs::ROWS.replace(", via: kernel", ""));
+    let file = folder.write("rows.aorta", programs::ROWS.replace(", via: kernel", ""));
     let printed = verify_with(libraries, &[("HIP_DOUBLE_APART", "1")], &file, &["--ranks", "2"]);
     assert!(!printed.contains("copies from other ranks:"), "{printed}");
 }
@@ -267,11 +258,9 @@ pub fn in_two_processes(libraries: &Path, fault: [&str; 2], arguments: &[&str]) 
 #[test]
 fn copies_to_other_processes_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("processes.aorta");
-    let file = path.display().to_string();
+    let folder = Folder::new();
     let run = |text: String, fault: [&str; 2]| {
-        std::fs::write(&path, text).expect("a file of our own");
+        let file = folder.write("processes.aorta", text);
         in_two_processes(libraries, fault, &[&file, "--launch", "both"])
     };
     let texts = [programs::PEERS.replace("VIA", "dma"), programs::ROWS.to_owned()];
@@ -279,7 +268,7 @@ fn copies_to_other_processes_agree_with_the_cpu() {
         let text = if overlapping { text.replace("step", "step(sync: end, depth: 3)") } else { text.clone() };
         let (first, other) = run(text, ["", ""]);
         assert_eq!((other.code, other.printed.as_str()), (Some(0), ""));
-        let printed = verified(&file, &[], first);
+        let printed = verified("processes.aorta", &[], first);
         assert!(printed.contains("copies to rank 1: direct, from device to device, in its process"), "{printed}");
         assert!(printed.contains("share their synchronization"), "{printed}");
     }
@@ -389,11 +378,9 @@ fn printed(fault: &str, arguments: &[&str], expected: i32) -> Option<String> {
 
 #[test]
 fn the_report_says_what_ran() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let record = folder.path().join("record.json");
-    let path = record.display().to_string();
-    let Some(_) = printed("", &["--json", &path], 0) else { return };
-    let record = std::fs::read_to_string(record).expect("the record was written");
+    let folder = Folder::new();
+    let Some(_) = printed("", &["--json", &folder.path("record.json")], 0) else { return };
+    let record = folder.read("record.json");
     assert!(record.contains("HIP double on a CPU, not an AMD GPU"), "{record}");
 }
 
@@ -408,11 +395,9 @@ fn a_failed_allocation_is_reported() {
 fn a_failed_compilation_is_reported() {
     let Some(libraries) = doubles::cpu() else { return };
     // Failed compilations are not cached. A fault occurs only if no other test has compiled this kernel.
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = folder.path().join("own.aorta");
+    let folder = Folder::new();
     let text = "stream s\nbuffer x: f32[77]\nstep {\n  on s { y: map(tanh(x) * cos(x) + sin(x) / (2 + x * x)) }\n}\n";
-    std::fs::write(&file, text).expect("a file of our own");
-    let output = run(libraries, "compile:map", &[&file.display().to_string()]);
+    let output = run(libraries, "compile:map", &[&folder.write("own.aorta", text)]);
     assert_eq!(output.code, Some(4), "{}", output.printed);
     assert!(output.printed.contains("HIP_DOUBLE_FAULT makes this compilation fail"), "{}", output.printed);
 }
@@ -476,17 +461,15 @@ fn a_run_can_be_ended_before_its_first_iteration() {
 #[test]
 fn each_compiled_kernel_is_kept_at_once() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = folder.path().join("own.aorta");
+    let folder = Folder::new();
     let text =
         "stream s\nbuffer x, y: f32[70, 7]\nstep {\n  on s {\n    softmax(x -> y)\n    map(tanh(x) -> x)\n  }\n}\n";
-    std::fs::write(&file, text).expect("a file of our own");
-    let cache = folder.path().join("cache");
-    let environment = [("HIP_DOUBLE_FAULT", "compile:map"), ("XDG_CACHE_HOME", cache.to_str().expect("a plain path"))];
-    let output = run_with(libraries, &environment, &[&file.display().to_string()]);
+    let cache = folder.path("cache");
+    let environment = [("HIP_DOUBLE_FAULT", "compile:map"), ("XDG_CACHE_HOME", &cache)];
+    let output = run_with(libraries, &environment, &[&folder.write("own.aorta", text)]);
     assert_eq!(output.code, Some(4), "{}", output.printed);
     assert!(output.printed.contains("HIP_DOUBLE_FAULT makes this compilation fail"), "{}", output.printed);
-    let kernels = std::fs::read_dir(cache.join("aorta").join("kernels")).expect("the cache of kernels");
+    let kernels = std::fs::read_dir(cache + "/aorta/kernels").expect("the cache of kernels");
     let kept = kernels.filter_map(Result::ok).filter(|file| file.path().extension().is_some_and(|end| end == "bin"));
     assert!(kept.count() > 0, "the other kernels are kept");
 }
@@ -512,7 +495,7 @@ fn a_kernel_that_hangs_is_left_behind() {
 }
 
 /// From a record: whether it is complete, and for each launch mode the number of measured iterations.
-fn figures(record: &Path) -> (bool, Vec<(String, u64)>) {
+fn figures(record: &str) -> (bool, Vec<(String, u64)>) {
     let record = std::fs::read_to_string(record).expect("the record was written");
     let record: serde_json::Value = serde_json::from_str(&record).expect("a record is JSON");
     let variants = record["variants"].as_array().expect("a list").iter();
@@ -528,10 +511,10 @@ fn a_call_that_never_returns_leaves_the_figures() {
     if !effort::is_due() {
         return;
     }
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let record = folder.path().join("record.json");
+    let folder = Folder::new();
+    let record = folder.path("record.json");
     // An iteration launches three kernels, and the headline has three iterations.
-    let printed = printed("stuck:map:12", &["--config", "timeout=300ms", "--json", &record.display().to_string()], 4);
+    let printed = printed("stuck:map:12", &["--config", "timeout=300ms", "--json", &record], 4);
     let Some(printed) = printed else { return };
     assert!(printed.contains("aorta::exec::no_return") && printed.contains("2 iterations, incomplete"), "{printed}");
     assert_eq!(figures(&record), (false, vec![("stream".to_owned(), 2)]));
@@ -541,17 +524,16 @@ fn a_call_that_never_returns_leaves_the_figures() {
 #[test]
 fn a_process_that_is_gone_leaves_the_figures_of_the_other() {
     let Some(libraries) = doubles::cpu_in_turn() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (file, record) = (folder.path().join("two.aorta"), folder.path().join("record.json"));
-    std::fs::write(&file, "buffer x: f32[64]\nstep { map(x * 0.5 + rank -> x) }\n").expect("a file of our own");
-    let [file, json] = [&file, &record].map(|path| path.display().to_string());
+    let folder = Folder::new();
+    let file = folder.write("two.aorta", "buffer x: f32[64]\nstep { map(x * 0.5 + rank -> x) }\n");
+    let record = folder.path("record.json");
     let run = |fault: [&str; 2]| {
-        let (first, other) = in_two_processes(libraries, fault, &[&file, "--json", &json]);
+        let (first, other) = in_two_processes(libraries, fault, &[&file, "--json", &record]);
         assert_eq!((first.code, other.code), (Some(4), None), "{}", first.printed);
         assert!(first.printed.contains("rank 1 was lost: its process ended"), "{}", first.printed);
     };
     run(["stuck", "dies"]);
-    assert!(!record.exists(), "nothing was measured before kernels fill the memory");
+    assert!(!Path::new(&record).exists(), "nothing was measured before kernels fill the memory");
     run(["stuck:map:4", "dies:map:4"]);
     assert_eq!(figures(&record), (false, vec![("stream".to_owned(), 2)]));
 }

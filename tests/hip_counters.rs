@@ -5,6 +5,7 @@ use aorta::base::random::hash;
 use aorta::measure::record::RunRecord;
 
 use crate::common::doubles;
+use crate::common::folder::Folder;
 use crate::hip::{Output, run_with};
 
 /// Number of compute units of the double, whose blocks take turns on them.
@@ -13,15 +14,12 @@ const UNITS: u64 = 4;
 /// Runs a text with `--counters` for its operations called `name`. Returns what the run printed, and its record.
 fn counted(text: &str, name: &str, arguments: &[&str]) -> Option<(String, RunRecord)> {
     let libraries = doubles::cpu()?;
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (file, json) = (folder.path().join("work.aorta"), folder.path().join("record.json").display().to_string());
-    std::fs::write(&file, text).expect("a file of our own");
-    let file = file.display().to_string();
+    let folder = Folder::new();
+    let (file, json) = (folder.write("work.aorta", text), folder.path("record.json"));
     let words = [&[&file, "--observe", "vendor", "--json", &json, "--counters", name], arguments].concat();
     let Output { code, printed } = run_with(libraries, &[], &words);
     assert_eq!(code, Some(0), "{text}\n{printed}");
-    let record = std::fs::read_to_string(json).expect("the run writes a record");
-    Some((printed, serde_json::from_str(&record).expect("a record")))
+    Some((printed, serde_json::from_str(&folder.read("record.json")).expect("a record")))
 }
 
 /// Number of blocks that each launch of an operation had, by the vendor's records.

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::common::doubles;
 use crate::common::effort::chosen;
+use crate::common::folder::Folder;
 use crate::hip::run_with;
 
 /// Folder of compiled kernels, shared by all tests of the double.
@@ -32,14 +33,11 @@ fn aorta(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> 
 /// Runs a file. Returns the output and the record.
 fn measure(text: &str, environment: &[(&str, &str)], arguments: &[&str]) -> Option<(String, serde_json::Value)> {
     let libraries = doubles::cpu()?;
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (file, record) = (folder.path().join("own.aorta"), folder.path().join("record.json"));
-    std::fs::write(&file, text).expect("a file of our own");
-    let (file, record) = (file.display().to_string(), record.display().to_string());
+    let folder = Folder::new();
+    let (file, record) = (folder.write("own.aorta", text), folder.path("record.json"));
     let exec = ["exec", &file, "--backend", "hip", "--verify", "--warmup", "1", "--iterations", "2", "--json", &record];
     let printed = aorta(libraries, environment, &[&exec, arguments].concat());
-    let text = std::fs::read_to_string(record).expect("the record was written");
-    Some((printed, serde_json::from_str(&text).expect("it is JSON")))
+    Some((printed, serde_json::from_str(&folder.read("record.json")).expect("it is JSON")))
 }
 
 /// Six independent streams, and one that waits for all of them.

@@ -2,6 +2,7 @@
 
 use proptest::strategy::{Strategy, ValueTree};
 
+use crate::common::folder::Folder;
 use crate::common::{doubles, effort, programs};
 use crate::hip::{run, verify, verify_with};
 use crate::host_streams;
@@ -22,13 +23,11 @@ fn host_streams_agree_with_the_cpu() {
 #[test]
 fn no_graph_copies_what_a_host_stream_writes_to_pageable_memory() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("handed-on.aorta");
+    let folder = Folder::new();
     let text = "stream loader(kind: host)\nstream s\nbuffer p: f32[64] in host\nbuffer x: f32[64]\n\
                 step { on loader { fill(1 -> p) } on s { copy(p -> x) } }\n";
     let run_as_graph = |text: &str| {
-        std::fs::write(&path, text).expect("a file of our own");
-        let output = run(libraries, "", &[&path.display().to_string(), "--launch", "graph"]);
+        let output = run(libraries, "", &[&folder.write("handed-on.aorta", text), "--launch", "graph"]);
         assert!(output.code.is_some_and(|code| code <= 1), "{}", output.printed);
         output.printed
     };
@@ -42,14 +41,12 @@ fn no_graph_copies_what_a_host_stream_writes_to_pageable_memory() {
 #[test]
 fn random_host_streams_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("random.aorta");
+    let folder = Folder::new();
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for options in ["", "(sync: end, depth: 2)", "(sync: end, depth: 3)"] {
         let statements = programs::statements(host_streams::STREAMS, 16);
         let drawn = statements.new_tree(&mut runner).expect("a program can be drawn").current();
-        std::fs::write(&path, host_streams::text(&drawn, options)).expect("a file of our own");
-        verify(libraries, &path.display().to_string(), &[]);
+        verify(libraries, &folder.write("random.aorta", host_streams::text(&drawn, options)), &[]);
     }
 }
 
@@ -57,14 +54,12 @@ fn random_host_streams_agree_with_the_cpu() {
 #[test]
 fn a_host_stream_that_hangs_is_named() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("slow.aorta");
+    let folder = Folder::new();
     let text = "stream loader(kind: host, threads: 2)\nstream s\nbuffer p: f32[64] in pinned\nbuffer x: f32[64]\n\
                 step { on loader { spin(5s) fill(1 -> p) } on s { copy(p -> x) } }\n";
-    std::fs::write(&path, text).expect("a file of our own");
+    let file = folder.write("slow.aorta", text);
     for launch in ["stream", "graph"] {
-        let output =
-            run(libraries, "", &[&path.display().to_string(), "--config", "timeout=300ms", "--launch", launch]);
+        let output = run(libraries, "", &[&file, "--config", "timeout=300ms", "--launch", launch]);
         assert_eq!(output.code, Some(4), "{}", output.printed);
         assert!(
             output.printed.contains("aorta::exec::hang") && output.printed.contains("loader"),

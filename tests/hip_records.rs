@@ -8,21 +8,21 @@ use std::path::Path;
 use aorta::measure::record::{RunRecord, Variant};
 use proptest::strategy::{Strategy, ValueTree};
 
+use crate::common::folder::Folder;
 use crate::common::{doubles, effort, programs};
 use crate::hip::{Output, run_with};
 
 /// Runs a file as `launch`, observed by the vendor's records where they can be used. Returns what the run printed, and its
 /// record.
 fn observed(libraries: &Path, environment: &[(&str, &str)], launch: &str, arguments: &[&str]) -> (String, RunRecord) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("record.json").display().to_string();
+    let folder = Folder::new();
+    let path = folder.path("record.json");
     // With one observed iteration, the trace and the analysis are of the same.
     let observe = ["--observe", "vendor", "--config", "observed_iterations=1"];
     let words = [&observe[..], &["--launch", launch, "--top", "3", "--json", &path], arguments].concat();
     let Output { code, printed } = run_with(libraries, environment, &words);
     assert!(code.is_some_and(|code| code <= 1), "{arguments:?}:\n{printed}");
-    let text = std::fs::read_to_string(path).expect("the run writes a record");
-    (printed, serde_json::from_str(&text).expect("a record"))
+    (printed, serde_json::from_str(&folder.read("record.json")).expect("a record"))
 }
 
 /// The note about how single operations were timed.
@@ -92,8 +92,7 @@ fn operations_of_streams_are_timed_by_records() {
 #[test]
 fn launches_are_shown() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (file, trace) = (folder.path().join("one.aorta"), folder.path().join("trace.json"));
+    let folder = Folder::new();
     let text = r#"
         kernel twice(x: f32[n] -> y: f32[n]) {
           grid: 16,
@@ -110,8 +109,7 @@ fn launches_are_shown() {
         buffer x, y: f32[1000]
         stream s
         step { on s { twice(x -> y) copy(y -> x, via: dma) } }"#;
-    std::fs::write(&file, text).expect("a file of our own");
-    let (file, trace) = (file.display().to_string(), trace.display().to_string());
+    let (file, trace) = (folder.write("one.aorta", text), folder.path("trace.json"));
     let (printed, record) = observed(libraries, &[], "stream", &[&file, "--trace", &trace]);
     let operations = &record.variants[0].ranks[0].operations;
     let kernel = operations[0].longest_launch().and_then(|launch| launch.kernel.clone()).expect("a kernel");
@@ -119,7 +117,7 @@ fn launches_are_shown() {
     assert_eq!((kernel.registers, kernel.occupancy), (None, None), "the library does not say");
     assert!(operations[0].launches[0].queue.is_some() && operations[1].launches[0].kernel.is_none());
     assert!(printed.contains("16 × 64 threads, 512 B of shared memory a block"), "{printed}");
-    let trace = std::fs::read_to_string(trace).expect("the run writes a trace");
+    let trace = folder.read("trace.json");
     assert!(trace.contains("\"grid\":[16,1,1]") && trace.contains("\"shared memory\":512"), "{trace}");
 }
 
@@ -127,14 +125,12 @@ fn launches_are_shown() {
 #[test]
 fn times_of_random_programs_are_possible() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("random.aorta");
+    let folder = Folder::new();
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for options in ["", "", "", "(sync: end, depth: 2)"] {
         let drawn = programs::statements(4, 16).new_tree(&mut runner).expect("a program can be drawn").current();
         let text = programs::text(&drawn, 4, options);
-        std::fs::write(&path, &text).expect("a file of our own");
-        let (_, record) = observed(libraries, &[], "stream", &[&path.display().to_string()]);
+        let (_, record) = observed(libraries, &[], "stream", &[&folder.write("random.aorta", &text)]);
         let variant = &record.variants[0];
         assert!(method(variant).starts_with("rocprofiler-sdk 1.0"), "{}\n{text}", method(variant));
         assert_possible(&text, variant, !options.is_empty());

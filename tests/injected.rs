@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use serde_json::Value;
 
+use crate::common::folder::Folder;
 use crate::common::{doubles, effort, parallel, programs};
 use crate::hip::{in_two_processes, run_with};
 
@@ -50,16 +51,12 @@ fn arguments<'a>(file: &'a str, launch: &'a str) -> Vec<&'a str> {
 
 /// How often each function is called in a run without a fault. A kernel that is not in the folder `cache` is compiled, and
 /// an algorithm that is not there chosen by timing.
-fn counted(libraries: &Path, folder: &Path, arguments: &[&str], cache: &str) -> BTreeMap<String, u64> {
-    let path = folder.join("calls");
-    let environment = [
-        ("HIP_DOUBLE_CALLS", path.to_str().expect("a plain path")),
-        ("HIP_DOUBLE_DEVICES", "2"),
-        ("XDG_CACHE_HOME", cache),
-    ];
+fn counted(libraries: &Path, folder: &Folder, arguments: &[&str], cache: &str) -> BTreeMap<String, u64> {
+    let path = folder.path("calls");
+    let environment = [("HIP_DOUBLE_CALLS", path.as_str()), ("HIP_DOUBLE_DEVICES", "2"), ("XDG_CACHE_HOME", cache)];
     let output = run_with(libraries, &environment, arguments);
     assert_eq!(output.code, Some(0), "{}", output.printed);
-    let calls = fs::read_to_string(path).expect("the double writes its calls at its end");
+    let calls = folder.read("calls");
     let one = |line: &str| {
         let (function, count) = line.split_once(' ')?;
         Some((function.to_owned(), count.parse().ok()?))
@@ -157,14 +154,12 @@ fn outcome(
 /// Makes the calls fail that `wants` selects, and reports all invalid ends at once.
 fn each_fails_once(launch: &str, wants: impl Fn(&str) -> bool) {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = folder.path().join("all.aorta");
-    fs::write(&file, FILE).expect("a file of our own");
-    let file = file.display().to_string();
+    let folder = Folder::new();
+    let file = folder.write("all.aorta", FILE);
     let arguments = arguments(&file, launch);
-    let cache = folder.path().join("cache").display().to_string();
-    let first = counted(libraries, folder.path(), &arguments, &cache);
-    let later = counted(libraries, folder.path(), &arguments, &cache);
+    let cache = folder.path("cache");
+    let first = counted(libraries, &folder, &arguments, &cache);
+    let later = counted(libraries, &folder, &arguments, &cache);
     // Functions that only a first run calls get an empty cache.
     let only_first: BTreeMap<_, _> = first
         .iter()
@@ -259,10 +254,8 @@ fn in_each_phase(
     judge: impl Fn(usize, &str, &crate::hip::Output, &crate::hip::Output) + Sync,
 ) {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = folder.path().join("peers.aorta");
-    fs::write(&file, programs::PEERS.replace("VIA", "dma")).expect("a file of our own");
-    let file = file.display().to_string();
+    let folder = Folder::new();
+    let file = folder.write("peers.aorta", programs::PEERS.replace("VIA", "dma"));
     let hit: Vec<bool> = parallel::map_on(at_once, cases, |&(rank, phase)| {
         let fault = format!("{kind}:{phase}");
         let faults = if rank == 0 { [fault.as_str(), ""] } else { ["", fault.as_str()] };

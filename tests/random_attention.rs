@@ -4,6 +4,7 @@
 use aorta::backend::host::Host;
 use aorta::exec::LaunchMode;
 
+use crate::common::folder::Folder;
 use crate::common::{self, doubles, effort};
 use crate::random_shapes::{File, cases};
 
@@ -145,8 +146,8 @@ fn attention_with_a_bias() {
 }
 
 /// The elements of a buffer by name, as a run of the double wrote it with `--outputs`.
-fn of_double(folder: &std::path::Path, name: &str) -> Vec<f32> {
-    let file = std::fs::read(folder.join(format!("{name}.npy"))).unwrap_or_else(|error| panic!("{name}: {error}"));
+fn of_double(folder: &str, name: &str) -> Vec<f32> {
+    let file = std::fs::read(format!("{folder}/{name}.npy")).unwrap_or_else(|error| panic!("{name}: {error}"));
     let begin = 10 + usize::from(u16::from_le_bytes([file[8], file[9]]));
     file[begin..].as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
@@ -178,11 +179,10 @@ fn a_query_whose_keys_are_all_masked() {
         );
     }
     let text = format!("{buffers}stream main\nstep {{\n  on main {{\n{statements}  }}\n}}\n");
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (path, outputs) = (folder.path().join("masked.aorta"), folder.path().join("outputs"));
-    std::fs::write(&path, &text).expect("a file of our own");
-    let arguments = [&doubles::RESULTS_ONLY[..], &["--outputs", outputs.to_str().expect("a plain path")]].concat();
-    crate::random_shapes::verify_drawn(libraries, path.to_str().expect("a plain path"), &arguments);
+    let folder = Folder::new();
+    let (file, outputs) = (folder.write("masked.aorta", &text), folder.path("outputs"));
+    let arguments = [&doubles::RESULTS_ONLY[..], &["--outputs", &outputs]].concat();
+    crate::random_shapes::verify_drawn(libraries, &file, &arguments);
     let (program, plan) = common::planned(&text);
     let host = common::written(&program, &plan, &Host, None, LaunchMode::Stream, 1);
     let of_host = |name: &str| -> Vec<f32> {

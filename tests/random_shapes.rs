@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use aorta::base::random::hash;
-
 use crate::common::doubles::{self, RESULTS_ONLY};
+use crate::common::draws::Draws;
 use crate::common::effort;
+use crate::common::folder::Folder;
 use crate::hip::{Output, all_outputs_agree, run_with, verify};
 
 pub const FLOATS: [&str; 4] = ["f32", "bf16", "f16", "f64"];
@@ -21,8 +21,7 @@ const LARGEST: u64 = 2_000_000;
 
 /// A file in the making, with a source of random choices.
 pub struct File {
-    seed: u64,
-    drawn: u64,
+    draws: Draws,
     pub buffers: String,
     statements: String,
     /// Number of buffers so far.
@@ -31,17 +30,16 @@ pub struct File {
 
 impl File {
     pub fn new(seed: u64) -> File {
-        File { seed, drawn: 0, buffers: String::new(), statements: String::new(), count: 0 }
+        File { draws: Draws::new(seed), buffers: String::new(), statements: String::new(), count: 0 }
     }
 
     /// A number from 0 to below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.drawn += 1;
-        hash(self.seed, self.drawn) % limit
+        self.draws.below(limit)
     }
 
     pub fn pick<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
+        self.draws.pick(all)
     }
 
     /// One to four sizes, of about `elements` together; often one of them is 1.
@@ -115,12 +113,10 @@ impl File {
     #[track_caller]
     pub fn check(&self) {
         let Some(libraries) = doubles::cpu_in_turn() else { return };
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("shapes.aorta");
+        let folder = Folder::new();
         let text = format!("{}stream main\nstep {{\n  on main {{\n{}  }}\n}}\n", self.buffers, self.statements);
-        std::fs::write(&path, &text).expect("a file of our own");
         println!("{text}");
-        verify_drawn(libraries, &path.display().to_string(), &RESULTS_ONLY);
+        verify_drawn(libraries, &folder.write("shapes.aorta", text), &RESULTS_ONLY);
     }
 }
 
@@ -493,7 +489,8 @@ fn optimizers_of_any_type() {
         // A moment of squares is not negative.
         file.add(&format!("map(abs({v}) -> {v})"));
         file.add(&format!("adamw({g} -> {w}, {m}, {v}, lr: 0.01, beta1: 0.8, weight_decay: 0.1, step: {step})"));
-        file.add(&format!("sgd({g} -> {w}, lr: 0.1, weight_decay: {})", file.drawn % 2));
+        let decay = file.below(2);
+        file.add(&format!("sgd({g} -> {w}, lr: 0.1, weight_decay: {decay})"));
         let nesterov = file.below(2) == 0;
         file.add(&format!("sgd({g} -> {w}, {m}, momentum: 0.9, dampening: 0.1, nesterov: {nesterov})"));
     }

@@ -7,6 +7,7 @@ use aorta::base::random::hash;
 use aorta::exec::LaunchMode;
 
 use crate::common::effort::draws;
+use crate::common::folder::Folder;
 use crate::common::{self, doubles};
 use crate::hip;
 
@@ -366,14 +367,9 @@ fn agrees(seeds: &[u64], fill: impl Fn(&mut Random)) {
         let mut random = Random::new(seed);
         fill(&mut random);
         let text = format!("stream s\n{}step {{ on s {{\n{}}} }}\n", random.buffers, random.steps);
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("random.aorta");
-        std::fs::write(&path, &text).expect("a file of our own");
-        let output = hip::run_with(
-            libraries,
-            &[],
-            &[&[path.to_str().expect("a plain path")], &doubles::RESULTS_ONLY[..]].concat(),
-        );
+        let folder = Folder::new();
+        let file = folder.write("random.aorta", &text);
+        let output = hip::run_with(libraries, &[], &[&[file.as_str()], &doubles::RESULTS_ONLY[..]].concat());
         assert_eq!(output.code, Some(0), "seed {seed}\n{text}\n{}", output.printed);
     }
 }

@@ -13,6 +13,7 @@ use aorta::backend::hip::Hiprtc;
 use aorta::ops::KernelSource;
 
 use crate::common;
+use crate::common::folder::Folder;
 
 /// Debian suites with AMD's packages, and the architectures for which their compilers are tested. CDNA's have waves of
 /// 64 threads, gfx1100 of 32. They share a kernel of every third name. Successive revisions choose other names and kernels; with `AORTA_LONG`, each has all.
@@ -141,9 +142,8 @@ fn fields(root: &std::path::Path) {
     }
     program += &format!("_Static_assert(sizeof(rsmi_gpu_metrics_t) <= {}, \"room\");\n", 8 * constant("METRICS_ROOM"));
     program += &format!("_Static_assert(sizeof(rsmi_frequencies_t) <= {}, \"room\");\n", 8 * constant("CLOCKS_ROOM"));
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = folder.path().join("fields.c");
-    std::fs::write(&file, program).expect("a file of our own");
+    let folder = Folder::new();
+    let file = folder.write("fields.c", program);
     let include = root.join("usr/include");
     let mut compiler = Command::new("cc");
     // After the system's own, because the unpacked files include parts of a C library.

@@ -6,36 +6,18 @@ use std::fs;
 use std::path::Path;
 
 use aorta::backend::host::Host;
-use aorta::base::random::hash;
 use aorta::exec::{Control, LaunchMode};
 use aorta::model::{AnalysisOptions, Program, Stream};
 use aorta::schedule::{self, Topology};
 
 use crate::common;
 use crate::common::doubles;
+use crate::common::draws::Draws;
 use crate::common::effort;
 use crate::common::world::World;
 use crate::hip::verify;
 
 const TYPES: [&str; 10] = ["f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i64", "i32", "i8", "u8"];
-
-/// A source of random choices.
-struct Draws {
-    seed: u64,
-    drawn: u64,
-}
-
-impl Draws {
-    /// A number from 0 to below `limit`.
-    fn below(&mut self, limit: u64) -> u64 {
-        self.drawn += 1;
-        hash(self.seed, self.drawn) % limit
-    }
-
-    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
-}
 
 /// A part of a buffer, and where it begins in it.
 struct Part {
@@ -69,7 +51,7 @@ fn slice(draws: &mut Draws, member: &str, number: usize, part: &Part) -> (String
 
 /// Two texts that do the same: one with parts, one with views of a buffer with one dimension.
 fn with_parts(seed: u64) -> [String; 2] {
-    let mut draws = Draws { seed, drawn: 0 };
+    let mut draws = Draws::new(seed);
     let dtype = TYPES[seed as usize % TYPES.len()];
     let mut parts = Vec::new();
     let mut start = 0;
@@ -287,7 +269,7 @@ fn analyzed(text: &str, rank: u32, world: u32) -> Program {
 #[test]
 fn a_list_gives_each_member_its_option() {
     for seed in 0..40 {
-        let mut draws = Draws { seed, drawn: 0 };
+        let mut draws = Draws::new(seed);
         let count = 1 + draws.below(6);
         let priorities: Vec<&str> = (0..count).map(|_| draws.pick(&["high", "normal", "low", "-3", "2 - 1"])).collect();
         let units: Vec<&str> = (0..count).map(|_| draws.pick(&["2", "17", "25%", "8 * 4"])).collect();

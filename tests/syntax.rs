@@ -36,6 +36,12 @@ fn words_for_names() -> Vec<&'static str> {
     words.into_iter().collect()
 }
 
+/// Checks that a text in which the word takes the place of `NAME` has the tree of one with an ordinary name.
+fn assert_is_name(word: &str, text: &str) {
+    let with = |name: &str| tree(&text.replace("NAME", name)).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(with(word), with("name_1").replace("name_1", word), "{text}");
+}
+
 /// Any word of the language used as a name ends the statement before the next one like any other name.
 #[test]
 fn words_of_statements_may_be_names() {
@@ -62,10 +68,7 @@ fn words_of_statements_may_be_names() {
     for word in words_for_names() {
         for next in next {
             for operand in ["let m = NAME", "let m = 2 * NAME", "map(x -> NAME)\nlet m = -NAME"] {
-                let text = format!("step {{\n{operand}\n{next}\n}}");
-                let plain = tree(&text.replace("NAME", "name_1")).unwrap_or_else(|errors| panic!("{errors}"));
-                let same = tree(&text.replace("NAME", word)).unwrap_or_else(|errors| panic!("{errors}"));
-                assert_eq!(same, plain.replace("name_1", word), "{text}");
+                assert_is_name(word, &format!("step {{\n{operand}\n{next}\n}}"));
             }
         }
     }
@@ -92,10 +95,7 @@ fn words_of_declarations_may_be_names() {
     for word in words_for_names() {
         for next in next {
             for line in [" ", "\n"] {
-                let text = format!("param NAME = 1\nparam m = 2 * NAME{line}{next}\nstream e");
-                let plain = tree(&text.replace("NAME", "name_1")).unwrap_or_else(|errors| panic!("{errors}"));
-                let same = tree(&text.replace("NAME", word)).unwrap_or_else(|errors| panic!("{errors}"));
-                assert_eq!(same, plain.replace("name_1", word), "{text}");
+                assert_is_name(word, &format!("param NAME = 1\nparam m = 2 * NAME{line}{next}\nstream e"));
             }
         }
     }

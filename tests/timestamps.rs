@@ -6,6 +6,8 @@ use std::process::Command;
 
 use libloading::Library;
 
+use crate::common::folder::Folder;
+
 const CUPTI: &str = include_str!("../src/backend/cuda/cupti.rs");
 const COUNTERS: &str = include_str!("../src/backend/cuda/counters.rs");
 const ROCPROFILER: &str = include_str!("../src/backend/hip/rocprofiler.rs");
@@ -96,9 +98,8 @@ fn cupti_has_every_function_and_these_sizes() {
 
 /// Checks by a C compiler that a text with static assertions compiles; a message where there is no compiler.
 fn compiles(text: &str, include: &[&Path]) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = folder.path().join("layouts.c");
-    std::fs::write(&file, text).expect("a file of our own");
+    let folder = Folder::new();
+    let file = folder.write("layouts.c", text);
     let mut compiler = Command::new("cc");
     compiler.args(["-fsyntax-only", "-w", "-D__HIP_PLATFORM_AMD__"]);
     include.iter().for_each(|folder| {

@@ -5,33 +5,23 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use aorta::base::random::hash;
-
 use crate::common::doubles;
+use crate::common::draws::Draws;
+use crate::common::folder::{Folder, files_below};
 use crate::hip::{run_with, verify};
 
 /// A file with kernels in the making, with a source of random choices.
 struct File {
-    seed: u64,
-    drawn: u64,
+    draws: Draws,
     declarations: String,
     statements: [String; 2],
 }
 
 impl File {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.drawn += 1;
-        hash(self.seed, self.drawn) % limit
-    }
-
-    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
-
     /// A kernel of one to three dimensions with a call on one of two streams: `z = a * x + b * y + sizes`, with the sizes
     /// as arguments, so that their order matters.
     fn kernel(&mut self, number: usize) {
-        let dtype = self.pick(&["f32", "f64", "bf16", "f16", "i32"]);
+        let dtype = self.draws.pick(&["f32", "f64", "bf16", "f16", "i32"]);
         // `map` computes with this type, so that both round alike.
         let wide = if matches!(dtype, "f64" | "i32") { "double" } else { "float" };
         let element = match dtype {
@@ -41,16 +31,16 @@ impl File {
             other => other,
         };
         let names = ["p", "q", "r"];
-        let rank = 1 + self.below(3) as usize;
-        let sizes: Vec<u64> = (0..rank).map(|_| self.pick(&[1, 3, 7, 16, 33, 65])).collect();
-        let block: Vec<u64> = (0..rank).map(|_| self.pick(&[1, 2, 5, 8])).collect();
+        let rank = 1 + self.draws.below(3) as usize;
+        let sizes: Vec<u64> = (0..rank).map(|_| self.draws.pick(&[1, 3, 7, 16, 33, 65])).collect();
+        let block: Vec<u64> = (0..rank).map(|_| self.draws.pick(&[1, 2, 5, 8])).collect();
         // The innermost dimension is x.
         let along = |axis: usize| rank - 1 - axis;
         let grid: Vec<String> =
             (0..rank).map(|axis| format!("ceil_div({}, {})", names[along(axis)], block[axis])).collect();
         let shape = names[..rank].join(", ");
         let mut params: Vec<String> = ["x", "y"].map(|name| format!("const {element}* {name}")).to_vec();
-        let (early, late) = (self.below(2) == 0, self.pick(&["f32", "f64", "i32"]));
+        let (early, late) = (self.draws.below(2) == 0, self.draws.pick(&["f32", "f64", "i32"]));
         params.insert(usize::from(!early), "float a".to_owned());
         params.push(format!(
             "{} b",
@@ -94,8 +84,8 @@ impl File {
             grid.join(", ")
         );
         let _ = writeln!(self.declarations, "buffer x{number}, y{number}, z{number}: {dtype}{sizes:?}");
-        let stream = self.below(2) as usize;
-        let (a, b) = (self.pick(&["2", "-0.5", "3"]), self.pick(&["-1", "4"]));
+        let stream = self.draws.below(2) as usize;
+        let (a, b) = (self.draws.pick(&["2", "-0.5", "3"]), self.draws.pick(&["-1", "4"]));
         let call = |x: &str, y: &str, z: &str| match early {
             true => format!("k{number}({a}, {x}, {y}, {b} -> {z})"),
             false => format!("k{number}({x}, {a}, {y}, {b} -> {z})"),
@@ -113,23 +103,16 @@ impl File {
     }
 }
 
-/// Writes a text to a file of that name.
-fn write(folder: &Path, name: &str, text: &str) -> String {
-    let path = folder.join(name);
-    std::fs::write(&path, text).expect("a file of our own");
-    path.display().to_string()
-}
-
 #[test]
 fn random_kernels_compute_what_their_references_do() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     let long = if crate::common::effort::is_long() { 40 } else { 4 };
     for seed in 0..long {
-        let mut file = File { seed, drawn: 0, declarations: String::new(), statements: Default::default() };
+        let mut file = File { draws: Draws::new(seed), declarations: String::new(), statements: Default::default() };
         (0..6).for_each(|number| file.kernel(number));
         println!("{}", file.text());
-        verify(libraries, &write(folder.path(), &format!("{seed}.aorta"), &file.text()), &[]);
+        verify(libraries, &folder.write(&format!("{seed}.aorta"), file.text()), &[]);
     }
 }
 
@@ -161,8 +144,8 @@ fn told(libraries: &Path, arguments: &[&str]) -> (Option<i32>, String) {
 #[test]
 fn code_runs_on_a_gpu_with_permission_alone() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = write(folder.path(), "own.aorta", &with_kernel("\n  reference: map(2 * x),", GOOD));
+    let folder = Folder::new();
+    let file = folder.write("own.aorta", with_kernel("\n  reference: map(2 * x),", GOOD));
     let run = ["exec", &file, "--effort", "sanity", "--backend"];
     for (arguments, code) in [
         (&["hip"][..], 2),
@@ -190,11 +173,11 @@ fn code_runs_on_a_gpu_with_permission_alone() {
         assert_eq!(status == Some(0), permitted, "{text}");
     }
     // A suite and both sides of a comparison pass the permission on, or none of their cases runs.
-    write(folder.path(), "own.suite.ron", "(description: \"own\", cases: [(workload: \"own.aorta\")])");
+    folder.write("own.suite.ron", "(description: \"own\", cases: [(workload: \"own.aorta\")])");
     for permitted in [true, false] {
         let allow = if permitted { &["--allow-kernels"][..] } else { &[] };
         let ab = ["ab", &file, "--rounds", "6", "--iterations", "2", "--warmup", "1", "--b", "--launch graph"];
-        let suite = folder.path().join("own.suite.ron").display().to_string();
+        let suite = folder.path("own.suite.ron");
         // The double's times decide whether a permitted run finds that one side is worse. A suite skips the case, and fails
         // since none ran.
         for (arguments, refused) in [(&ab[..], 2), (&["suite", &suite, "--effort", "sanity"], 4)] {
@@ -207,7 +190,7 @@ fn code_runs_on_a_gpu_with_permission_alone() {
     }
     // A scenario cannot permit it.
     let scenario = "(workload: \"own.aorta\", backend: \"hip\", allow_kernels: true)";
-    let scenario = write(folder.path(), "own.ron", scenario);
+    let scenario = folder.write("own.ron", scenario);
     let (status, text) = told(libraries, &["exec", &scenario]);
     assert_eq!(status, Some(2), "{text}");
     assert!(text.contains("allow_kernels"), "{text}");
@@ -216,7 +199,7 @@ fn code_runs_on_a_gpu_with_permission_alone() {
 #[test]
 fn mistakes_in_the_code_are_told_with_their_line() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     let wrong = [
         // The text begins in line 6 of the file, behind the quotes, so that its second line is line 7.
         ("names", "", "%HEAD% {\n  y[GLOBAL_INDEX] = twice(x[0]);\n}", "names.aorta:8:", "twice"),
@@ -230,7 +213,7 @@ fn mistakes_in_the_code_are_told_with_their_line() {
         ("shared", "\n  shared: 1MiB,", GOOD, "shared.aorta:7:", "shared memory"),
     ];
     for (name, fields, code, place, said) in wrong {
-        let file = write(folder.path(), &format!("{name}.aorta"), &with_kernel(fields, code));
+        let file = folder.write(&format!("{name}.aorta"), with_kernel(fields, code));
         let output = run_with(libraries, &[], &[&file]);
         assert_eq!(output.code, Some(4), "{name}: {}", output.printed);
         for part in [place, said, "kernel `k`"] {
@@ -242,8 +225,8 @@ fn mistakes_in_the_code_are_told_with_their_line() {
 #[test]
 fn a_kernel_without_a_reference_is_taken_as_it_is() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = write(folder.path(), "own.aorta", &with_kernel("", GOOD));
+    let folder = Folder::new();
+    let file = folder.write("own.aorta", with_kernel("", GOOD));
     let output = run_with(libraries, &[], &[&file]);
     assert_eq!(output.code, Some(0), "{}", output.printed);
     assert!(output.printed.contains("not compared: a kernel without a `reference`"), "{}", output.printed);
@@ -254,7 +237,7 @@ fn a_kernel_without_a_reference_is_taken_as_it_is() {
     assert_eq!(status, Some(4), "{text}");
     assert!(text.contains("the kernel `k` has no `reference`"), "{text}");
     // A wrong one is found.
-    let file = write(folder.path(), "wrong.aorta", &with_kernel("\n  reference: map(3 * x),", GOOD));
+    let file = folder.write("wrong.aorta", with_kernel("\n  reference: map(3 * x),", GOOD));
     let output = run_with(libraries, &[], &[&file]);
     assert_eq!(output.code, Some(1), "{}", output.printed);
 }
@@ -262,60 +245,47 @@ fn a_kernel_without_a_reference_is_taken_as_it_is() {
 #[test]
 fn code_in_a_file_lies_beside_the_workload() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let inside = folder.path().join("inside");
-    std::fs::create_dir(&inside).expect("a folder of our own");
+    let folder = Folder::new();
     let code = GOOD.replace("%HEAD%", "extern \"C\" __global__ void twice(const float* x, float* y, long long n)");
-    write(&inside, "k.cu", &code);
-    write(folder.path(), "k.cu", &code);
-    write(&inside, "k.hsaco", "no code");
+    folder.write("inside/k.cu", &code);
+    folder.write("k.cu", &code);
+    folder.write("inside/k.hsaco", "no code");
     let text = |file: &str| {
         format!(
             "buffer x, y: f32[300]\nkernel k(x: f32[n] -> y: f32[n]) {{\n  grid: ceil_div(n, 64),\n  block: 64,\n  \
              file: \"{file}\",\n  entry: \"twice\",\n  reference: map(2 * x),\n}}\nstep {{ k(x -> y) }}\n"
         )
     };
-    verify(libraries, &write(&inside, "good.aorta", &text("k.cu")), &[]);
+    verify(libraries, &folder.write("inside/good.aorta", text("k.cu")), &[]);
     for (file, said) in [
         ("../k.cu", "it is outside of the workload's folder"),
         ("none.cu", "there is no such file"),
         ("k.txt", "its name ends in `.cu`"),
     ] {
-        let (status, told) = told(libraries, &["check", &write(&inside, "wrong.aorta", &text(file))]);
+        let (status, told) = told(libraries, &["check", &folder.write("inside/wrong.aorta", text(file))]);
         assert_eq!(status, Some(2), "{told}");
         assert!(told.contains(said), "{file}: {told}");
     }
-    let compiled = write(&inside, "compiled.aorta", &text("k.hsaco"));
+    let compiled = folder.write("inside/compiled.aorta", text("k.hsaco"));
     let output = run_with(libraries, &[], &[&compiled]);
     assert_eq!(output.code, Some(4), "{}", output.printed);
     assert!(output.printed.contains("the kernel `k` cannot be launched"), "{}", output.printed);
 }
 
 /// The code that the double's compiler makes of a kernel `twice`, from the cache of a run.
-fn compiled(libraries: &Path, folder: &Path) -> Vec<u8> {
+fn compiled(libraries: &Path, folder: &Folder) -> Vec<u8> {
     let code = GOOD.replace("%HEAD%", "extern \"C\" __global__ void twice(const float* x, float* y, long long n)");
     let text = with_kernel("\n  entry: \"twice\",", &code);
-    let output = run_with(
-        libraries,
-        &[("XDG_CACHE_HOME", &folder.join("cache").display().to_string())],
-        &[&write(folder, "source.aorta", &text)],
-    );
+    let cache = folder.path("cache");
+    let output = run_with(libraries, &[("XDG_CACHE_HOME", &cache)], &[&folder.write("source.aorta", text)]);
     assert_eq!(output.code, Some(0), "{}", output.printed);
-    let mut folders = vec![folder.join("cache")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let bytes = std::fs::read(path).expect("a file");
-            // The code begins with this mark, behind what the cache writes before it.
-            let begin = bytes.windows(8).position(|part| part == b"hipdbl01");
-            let name = b"hip_double_entry_twice";
-            if let Some(begin) = begin.filter(|_| bytes.windows(name.len()).any(|part| part == name)) {
-                return bytes[begin..].to_vec();
-            }
+    for path in files_below(Path::new(&cache), |_| true) {
+        let bytes = std::fs::read(path).expect("a file");
+        // The code begins with this mark, behind what the cache writes before it.
+        let begin = bytes.windows(8).position(|part| part == b"hipdbl01");
+        let name = b"hip_double_entry_twice";
+        if let Some(begin) = begin.filter(|_| bytes.windows(name.len()).any(|part| part == name)) {
+            return bytes[begin..].to_vec();
         }
     }
     panic!("the cache has no code of the kernel")
@@ -328,11 +298,11 @@ const METADATA: &str = r#"{"hash": "0", "name": "twice", "num_warps": 1, "num_ct
 #[test]
 fn compiled_code_runs_beside_ours() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let code = compiled(libraries, folder.path());
-    std::fs::write(folder.path().join("k.hsaco"), &code).expect("a file");
-    std::fs::write(folder.path().join("entry.hsaco"), &code).expect("a file");
-    write(folder.path(), "entry.json", METADATA);
+    let folder = Folder::new();
+    let code = compiled(libraries, &folder);
+    folder.write("k.hsaco", &code);
+    folder.write("entry.hsaco", &code);
+    folder.write("entry.json", METADATA);
     let text = |fields: &str| {
         format!(
             "param n = 301 in 1..=301\nbuffer x, y, z: f32[n]\nkernel k(x: f32[n] -> y: f32[n]) {{\n  \
@@ -346,19 +316,19 @@ fn compiled_code_runs_beside_ours() {
         ("triton", "file: \"entry.json\","),
         ("triton_ordered", "file: \"entry.json\", args: [x, y, n],"),
     ] {
-        let file = write(folder.path(), &format!("{name}.aorta"), &text(fields));
+        let file = folder.write(&format!("{name}.aorta"), text(fields));
         verify(libraries, &file, &[]);
         verify(libraries, &file, &["--set", "n=1"]);
     }
     let wrong = |name: &str, fields: &str, metadata: &str, said: &[&str]| {
-        write(folder.path(), "wrong.json", metadata);
-        std::fs::write(folder.path().join("wrong.hsaco"), &code).expect("a file");
-        let file = write(folder.path(), &format!("{name}.aorta"), &text(fields));
+        folder.write("wrong.json", metadata);
+        folder.write("wrong.hsaco", &code);
+        let file = folder.write(&format!("{name}.aorta"), text(fields));
         let (status, told) = told(libraries, &["check", &file]);
         assert_eq!(status, Some(2), "{name}: {told}");
         said.iter().for_each(|part| assert!(told.contains(part), "{name}, {part}: {told}"));
     };
-    write(folder.path(), "alone.json", METADATA);
+    folder.write("alone.json", METADATA);
     wrong("alone", "file: \"alone.json\",", METADATA, &["no `.cubin`, `.ptx` or `.hsaco` of that name"]);
     wrong(
         "clusters",
@@ -376,9 +346,9 @@ fn compiled_code_runs_beside_ours() {
     );
     wrong("fraction", "block: 64, file: \"k.hsaco\", args: [x, y, 0.5],", METADATA, &["whole"]);
     // Code for another device is refused with its name.
-    std::fs::write(folder.path().join("foreign.hsaco"), "\u{7f}ELF").expect("a file");
-    write(folder.path(), "foreign.json", &METADATA.replace("\"hip\", \"arch\": \"gfx942\"", "\"cuda\", \"arch\": 90"));
-    let file = write(folder.path(), "foreign.aorta", &text("file: \"foreign.json\","));
+    folder.write("foreign.hsaco", "\u{7f}ELF");
+    folder.write("foreign.json", METADATA.replace("\"hip\", \"arch\": \"gfx942\"", "\"cuda\", \"arch\": 90"));
+    let file = folder.write("foreign.aorta", text("file: \"foreign.json\","));
     let output = run_with(libraries, &[], &[&file]);
     assert_eq!(output.code, Some(4), "{}", output.printed);
     assert!(output.printed.contains("Triton has compiled it for `cuda 90`"), "{}", output.printed);
@@ -388,7 +358,7 @@ fn compiled_code_runs_beside_ours() {
 #[test]
 fn arguments_have_the_order_of_the_entry() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     let code = "extern \"C\" __global__ void k(float* y, long long rows, float a, long long all, const float* x) {\n  \
                 long long i = GLOBAL_INDEX;\n  if (i < all) y[i] = a * x[i] + rows;\n}";
     let text = |args: &str| {
@@ -398,8 +368,8 @@ fn arguments_have_the_order_of_the_entry() {
              step {{ k(x, 3) }}\n"
         )
     };
-    verify(libraries, &write(folder.path(), "good.aorta", &text("[y, n, a, n * m, x]")), &[]);
-    let output = run_with(libraries, &[], &[&write(folder.path(), "wrong.aorta", &text("[y, a, n, n * m, x]"))]);
+    verify(libraries, &folder.write("good.aorta", text("[y, n, a, n * m, x]")), &[]);
+    let output = run_with(libraries, &[], &[&folder.write("wrong.aorta", text("[y, a, n, n * m, x]"))]);
     assert_eq!(output.code, Some(4), "{}", output.printed);
 }
 
@@ -407,7 +377,7 @@ fn arguments_have_the_order_of_the_entry() {
 #[test]
 fn an_output_can_update_an_input() {
     let Some(libraries) = doubles::cpu() else { return };
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     let code = "extern \"C\" __global__ void k(const float* x, float a, float* y, float* z, long long n) {\n  \
                 long long i = GLOBAL_INDEX;\n  if (i >= n) return;\n  z[i] = y[i] - x[i];\n  y[i] = a * x[i] + y[i];\n}";
     let text = |call: &str| {
@@ -418,7 +388,7 @@ fn an_output_can_update_an_input() {
         )
     };
     let good = "k(x, 0.5, u -> u, v)  k(x, 2, w[1] -> w[1])  for i in 0..2 { k(v, i, u -> u, w[2 * i]) }";
-    verify(libraries, &write(folder.path(), "good.aorta", &text(good)), &[]);
+    verify(libraries, &folder.write("good.aorta", text(good)), &[]);
     for (call, said) in [
         ("k(x, 1, u)", "is the input of that name"),
         ("k(x, 1, u -> v)", "is the input of that name"),
@@ -427,7 +397,7 @@ fn an_output_can_update_an_input() {
         ("k(x, 1, u -> u, x)", "overlap"),
         ("k(x, 1, u -> u, u)", "overlap"),
     ] {
-        let (status, told) = told(libraries, &["check", &write(folder.path(), "wrong.aorta", &text(call))]);
+        let (status, told) = told(libraries, &["check", &folder.write("wrong.aorta", text(call))]);
         assert_eq!(status, Some(2), "{call}: {told}");
         assert!(told.contains(said), "{call}: {told}");
     }

@@ -233,14 +233,14 @@ macro_rules! functions {
         $name:ident named by $names:ident {
             $($field:ident ( $($arg:ty),* $(,)? );)*
         }
-        optional {
+        $(optional {
             $($maybe:ident ( $($maybe_arg:ty),* $(,)? );)*
-        }
+        })?
     ) => {
         /// The names of these functions in a vendor's library.
         pub struct $names {
             $(pub $field: &'static str,)*
-            $(pub $maybe: &'static str,)*
+            $($(pub $maybe: &'static str,)*)?
         }
 
         $(#[$doc])*
@@ -248,7 +248,7 @@ macro_rules! functions {
         pub struct $name {
             pub names: &'static $names,
             $(pub $field: unsafe extern "C" fn($($arg),*) -> i32,)*
-            $(pub $maybe: Option<unsafe extern "C" fn($($maybe_arg),*) -> i32>,)*
+            $($(pub $maybe: Option<unsafe extern "C" fn($($maybe_arg),*) -> i32>,)*)?
         }
 
         impl $name {
@@ -263,10 +263,10 @@ macro_rules! functions {
                         // SAFETY: the types are those of the vendors' headers.
                         $field: unsafe { opened.find(names.$field) }.ok_or_else(|| opened.missing_function(names.$field))?,
                     )*
-                    $(
+                    $($(
                         // SAFETY: the types are those of the vendors' headers.
                         $maybe: unsafe { opened.find(names.$maybe) },
-                    )*
+                    )*)?
                 })
             }
         }
@@ -276,15 +276,15 @@ macro_rules! functions {
         $name:ident {
             $($field:ident = $symbol:ident ( $($arg:ty),* $(,)? );)*
         }
-        optional {
+        $(optional {
             $($maybe:ident = $maybe_symbol:ident ( $($maybe_arg:ty),* $(,)? );)*
-        }
+        })?
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub struct $name {
             $(pub $field: unsafe extern "C" fn($($arg),*) -> i32,)*
-            $(pub $maybe: Option<unsafe extern "C" fn($($maybe_arg),*) -> i32>,)*
+            $($(pub $maybe: Option<unsafe extern "C" fn($($maybe_arg),*) -> i32>,)*)?
         }
 
         impl $name {
@@ -296,10 +296,10 @@ macro_rules! functions {
                         $field: unsafe { opened.find(stringify!($symbol)) }
                             .ok_or_else(|| opened.missing_function(stringify!($symbol)))?,
                     )*
-                    $(
+                    $($(
                         // SAFETY: the types are those of the vendor's header.
                         $maybe: unsafe { opened.find(stringify!($maybe_symbol)) },
-                    )*
+                    )*)?
                 })
             }
         }

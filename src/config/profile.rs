@@ -367,52 +367,17 @@ impl Profile {
         let peaks = [("host_to_device.peak", &self.host_to_device), ("device_to_host.peak", &self.device_to_host)];
         let peaks = peaks.into_iter().filter_map(|(name, engines)| Some((name, engines.peak.as_ref()?)));
         for (name, figure) in positive.into_iter().chain(peaks) {
-            if !(figure.0.is_finite() && figure.0 > 0.0) {
+            if figure.0 <= 0.0 {
                 bad(&path(name), figure.0, "it has to be positive");
             }
         }
-        let times = [
-            ("kernel_floor", &self.kernel_floor),
-            ("memory_latency", &self.memory_latency),
-            ("memory_wait", &self.memory_wait),
-            ("memset_latency", &self.memset_latency),
-            ("flush_modified", &self.flush_modified),
-            ("block_exchange", &self.block_exchange),
-            ("block_handoff", &self.block_handoff),
-            ("host_link.latency", &self.host_link.latency),
-            ("host_link.kernel_other_way", &self.host_link.kernel_other_way),
-            ("host_memory.value", &self.host_memory.value),
-            ("matrix_floor", &self.matrix_floor),
-            ("matrix_join", &self.matrix_join),
-            ("gap_same", &self.gap_same),
-            ("gap_event", &self.gap_event),
-            ("gap_wait", &self.gap_wait),
-            ("gap_engine", &self.gap_engine),
-            ("gap_stamp", &self.gap_stamp),
-            ("graph.start", &self.graph.start),
-            ("graph.dispatch_root", &self.graph.dispatch_root),
-            ("launch_latency", &self.launch_latency),
-            ("graph.dispatch", &self.graph.dispatch),
-            ("queues.dispatch", &self.queues.dispatch),
-            ("queues.unblock", &self.queues.unblock),
-            ("graph.gap", &self.graph.gap),
-            ("host.kernel", &self.host.kernel),
-        ];
-        for (name, figure) in times {
-            if !(figure.0.is_finite() && figure.0 >= 0.0) {
-                bad(&path(name), figure.0, "a time cannot be negative");
-            }
-        }
-        for name in ["f64", "f32", "tf32", "f16", "bf16", "f8", "i8"] {
-            for (table, entries) in [("peak", &self.peak), ("matrix_efficiency", &self.matrix_efficiency)] {
-                if !entries.get(name).is_some_and(|figure| figure.0.is_finite() && figure.0 > 0.0) {
-                    bad(&[table, name], 0.0, "it has to be there and positive");
-                }
-            }
-        }
-        for name in ["vector", "special"] {
-            if !self.peak.get(name).is_some_and(|figure| figure.0.is_finite() && figure.0 > 0.0) {
-                bad(&["peak", name], 0.0, "it has to be there and positive");
+        let types = ["f64", "f32", "tf32", "f16", "bf16", "f8", "i8"];
+        let of_types = [("peak", &self.peak), ("matrix_efficiency", &self.matrix_efficiency)]
+            .into_iter()
+            .flat_map(|(table, entries)| types.map(|name| (table, entries, name)));
+        for (table, entries, name) in of_types.chain(["vector", "special"].map(|name| ("peak", &self.peak, name))) {
+            if entries.get(name).is_none_or(|figure| figure.0 <= 0.0) {
+                bad(&[table, name], 0.0, "it has to be there and positive");
             }
         }
     }
@@ -449,6 +414,9 @@ mod tests {
     fn mistakes_are_reported() {
         let text = EMBEDDED[0].1.replace("kernel_floor", "kernel_flor");
         assert!(matches!(Profile::parse("x.ron", &text), Err(ConfigError::File(_))));
+        let text = EMBEDDED[0].1.replacen("gap_same: (", "gap_same: (-", 1);
+        let error = Profile::parse("x.ron", &text).unwrap_err().to_string();
+        assert!(error.contains("a figure is a number from 0 on, not -"), "{error}");
         assert!(matches!(Profile::named("h20"), Err(ConfigError::UnknownProfile { help: Some(_), .. })));
     }
 }

@@ -111,6 +111,19 @@ fn rank_0_listens_at_one_interface() {
     assert_eq!(codes(&sandbox), ["0", "0"], "{}{}", sandbox.read("err0"), sandbox.read("err1"));
 }
 
+/// Checks that a script starts both ranks by a launcher, of that name in the record. It prints `skipped` if the launcher is absent.
+fn assert_launches(script: &str, launcher: &str) {
+    let Some((sandbox, output)) = hosts(script) else { return };
+    if output.stdout.starts_with("skipped") {
+        return println!("{}", output.stdout);
+    }
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let record = sandbox.json("record.json");
+    assert_eq!(record["environment"]["facts"]["hosts"], "gpu01, gpu02");
+    assert_eq!(record["environment"]["facts"]["launcher"], launcher);
+    assert_eq!(record["verification"]["held"], true);
+}
+
 /// Open MPI itself, which starts a rank on each host.
 #[test]
 fn mpirun_starts_ranks_on_two_hosts() {
@@ -120,15 +133,7 @@ fn mpirun_starts_ranks_on_two_hosts() {
         unset WORLD_SIZE LOCAL_RANK MASTER_PORT
         mpirun --mca plm_rsh_agent $PWD/agent --host gpu01,gpu02 -n 2 -x AORTA_SECRET -x MASTER_ADDR \\
           \"$AORTA\" exec $PWD/sum.aorta --backend host --effort sanity --verify --json record.json";
-    let Some((sandbox, output)) = hosts(script) else { return };
-    if output.stdout.starts_with("skipped") {
-        return println!("{}", output.stdout);
-    }
-    assert_eq!(output.code, Some(0), "{}", output.stderr);
-    let record = sandbox.json("record.json");
-    assert_eq!(record["environment"]["facts"]["hosts"], "gpu01, gpu02");
-    assert_eq!(record["environment"]["facts"]["launcher"], "Open MPI");
-    assert_eq!(record["verification"]["held"], true);
+    assert_launches(script, "Open MPI");
 }
 
 /// PyTorch's launcher itself: an agent on each host.
@@ -144,13 +149,5 @@ fn torchrun_starts_ranks_on_two_hosts() {
         }
         agent 1 on & agent 0
         wait %?agent";
-    let Some((sandbox, output)) = hosts(script) else { return };
-    if output.stdout.starts_with("skipped") {
-        return println!("{}", output.stdout);
-    }
-    assert_eq!(output.code, Some(0), "{}", output.stderr);
-    let record = sandbox.json("record.json");
-    assert_eq!(record["environment"]["facts"]["hosts"], "gpu01, gpu02");
-    assert_eq!(record["environment"]["facts"]["launcher"], "torchrun");
-    assert_eq!(record["verification"]["held"], true);
+    assert_launches(script, "torchrun");
 }

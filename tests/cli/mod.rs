@@ -25,7 +25,7 @@ mod secret;
 mod settings;
 mod shared_mistakes;
 mod sharing;
-mod shortages;
+pub mod shortages;
 mod slurm;
 mod suggested;
 mod suite;

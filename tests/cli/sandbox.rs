@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::common::folder::{ends_in, files_below};
+
 /// Time after which a command counts as hung: it is killed, and the test fails. No command comes near it, however busy the
 /// machine is.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -97,6 +99,15 @@ impl Sandbox {
         finish(self.command(arguments).spawn().expect("the binary starts"))
     }
 
+    /// Runs a command that starts the binary, in this folder and with the binary's environment.
+    pub fn run_command(&self, mut command: Command) -> Output {
+        let model = self.command::<&str>(&[]);
+        command.env_clear().envs(model.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.current_dir(self.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        finish(command.spawn().expect("the command is there"))
+    }
+
     /// Runs the binary, which must succeed. Returns its output.
     #[track_caller]
     pub fn good<S: AsRef<OsStr>>(&self, arguments: &[S]) -> String {
@@ -161,19 +172,8 @@ pub fn project() -> &'static Path {
 
 /// Every workload in one of the project's folders, sorted.
 pub fn workloads(folder: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![project().join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("the project's folders can be listed") {
-            let path = entry.expect("listed").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "aorta") {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
+    let mut found = files_below(&project().join(folder), |_| true);
+    found.retain(|path| ends_in(path, "aorta"));
     assert!(!found.is_empty(), "{folder} holds no workload");
     found
 }

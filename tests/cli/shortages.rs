@@ -1,22 +1,18 @@
 //! A system that refuses threads and memory: the run fails with its exit code and says what was missing.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use super::sandbox::{Output, Sandbox, finish};
+use super::sandbox::{Output, Sandbox};
 
 /// Runs the binary under limits that a shell sets, such as `ulimit -v 200000`.
-fn limited(sandbox: &Sandbox, limit: &str, arguments: &[&str]) -> Output {
+pub fn limited(sandbox: &Sandbox, limit: &str, arguments: &[&str]) -> Output {
     limited_by(Command::new("bash"), sandbox, limit, arguments)
 }
 
 /// Runs the binary under limits set by a command that starts a shell.
 fn limited_by(mut command: Command, sandbox: &Sandbox, limit: &str, arguments: &[&str]) -> Output {
     command.args(["-c", &format!("{limit} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_aorta")]).args(arguments);
-    let model = sandbox.command(arguments);
-    command.env_clear().envs(model.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.current_dir(model.get_current_dir().expect("a sandbox has a folder"));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    finish(command.spawn().expect("bash is there"))
+    sandbox.run_command(command)
 }
 
 /// Size of the program's file in KiB: at least as much as the loader maps of it.

@@ -4,7 +4,6 @@ use aorta::base::{Nanos, SourceMap};
 use aorta::config::EffortPlan;
 use aorta::exec::{self, Backend, Control, ExecError, LaunchMode};
 use aorta::measure::{self, Measured};
-use aorta::render::{self, Style};
 
 use super::altered::{Altered, Calls, TOLD};
 use super::effort;
@@ -65,13 +64,6 @@ pub fn run(ranks: u32, backend: &dyn Backend) -> (String, Option<ExecError>) {
     (said, measure::buffers(&world.ranks(), backend, &options(), &Control::default()).err())
 }
 
-/// An error as a user sees it.
-fn shown(error: &ExecError) -> String {
-    let mut sources = SourceMap::new();
-    sources.add("test.aorta", FILE).expect("a test is small");
-    render::text(error, &sources, Style::default())
-}
-
 /// Which calls of a name fail, one in each run.
 pub fn turns(count: u64) -> Vec<u64> {
     let mut turns = match effort::is_long() {
@@ -89,7 +81,7 @@ const ASIDE: [&str; 1] = ["idle"];
 pub fn judge(ranks: u32, backend: &dyn Backend, call: &'static str, turn: u64) -> Result<&'static str, String> {
     let calls = Calls::failing(call, turn);
     let (said, error) = run(ranks, &Altered::with_calls(backend, calls.clone()));
-    let told = error.as_ref().map(shown);
+    let told = error.as_ref().map(|error| super::shown(FILE, error));
     let wrong = |what: &str| {
         Err(format!("{}, {call} {turn}: {what}\n{said}\n{}", backend.name(), told.clone().unwrap_or_default()))
     };

@@ -6,8 +6,10 @@ pub mod altered;
 pub mod calls;
 pub mod constructs;
 pub mod doubles;
+pub mod draws;
 pub mod effort;
 pub mod failing;
+pub mod folder;
 pub mod invariants;
 pub mod kernels;
 pub mod mock;
@@ -55,6 +57,13 @@ pub fn analyze_with(text: &str, options: &AnalysisOptions) -> Result<Program, St
         .map_err(|errors| errors.iter().map(|error| render::text(error, &sources, Style::default())).collect())
 }
 
+/// An error of a run of a text, as a user sees it.
+pub fn shown(text: &str, error: &ExecError) -> String {
+    let mut sources = SourceMap::new();
+    sources.add("test.aorta", text).expect("a test is small");
+    render::text(error, &sources, Style::default())
+}
+
 pub fn analyze(text: &str) -> Result<Program, String> {
     analyze_with(text, &AnalysisOptions::default())
 }
@@ -99,7 +108,7 @@ pub fn planned_ranks(text: &str, world: u32) -> Vec<(Program, Plan)> {
     programs.into_iter().map(planned).collect()
 }
 
-use aorta::exec::{self, Backend, Control, LaunchMode, Session};
+use aorta::exec::{self, Backend, Control, ExecError, LaunchMode, Session};
 use aorta::schedule::{self, Schedule};
 
 /// AnalysisOptions that fit every test.

@@ -1,7 +1,7 @@
 //! Shipped files: workloads and examples, with their presets.
 
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aorta::compile::{CompileOptions, Compiled, ModuleText, RankCount, standard_module};
@@ -11,6 +11,7 @@ use aorta::plan::Plan;
 use aorta::syntax::ast::{DeclKind, Expr, ExprKind};
 use aorta::syntax::{self, Ast, SyntaxLimits};
 
+use super::folder::{ends_in, files_below};
 use super::take_rank;
 
 /// A shipped file.
@@ -36,18 +37,10 @@ pub fn at(path: &str) -> Shipped {
 /// Every shipped file, sorted by path. Modules are not files of their own.
 pub fn all() -> Vec<Shipped> {
     let root = root();
-    let mut found = Vec::new();
-    let mut folders = vec![root.join("workloads"), root.join("examples")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("the folder is part of the repository") {
-            let path = entry.expect("a folder can be read to its end").path();
-            if path.is_dir() && !path.ends_with("parts") {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "aorta") {
-                found.push(at(&path.strip_prefix(root).expect("it was found below").display().to_string()));
-            }
-        }
-    }
+    let below = |folder| files_below(&root.join(folder), |folder| !folder.ends_with("parts"));
+    let paths = ["workloads", "examples"].into_iter().flat_map(below).filter(|path| ends_in(path, "aorta"));
+    let relative = |path: PathBuf| path.strip_prefix(root).expect("it was found below").display().to_string();
+    let mut found: Vec<Shipped> = paths.map(|path| at(&relative(path))).collect();
     found.sort_by(|a, b| a.path.cmp(&b.path));
     assert!(found.len() >= 11, "files are found");
     found

@@ -31,6 +31,7 @@ use aorta::ops::{self, Input};
 use comparison::{agrees, mended, tidy};
 use shell::{Shell, has_driver};
 
+use crate::common::folder::{ends_in, files_below};
 use crate::common::{effort, parallel};
 
 fn root() -> &'static Path {
@@ -39,18 +40,9 @@ fn root() -> &'static Path {
 
 /// Every page that is executed. `docs/measurements` describes runs on devices that this machine lacks.
 fn pages() -> Vec<PathBuf> {
-    let mut pages = vec![root().join("README.md")];
-    let mut folders = vec![root().join("docs")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("the book is a folder").flatten() {
-            let path = entry.path();
-            if path.is_dir() && path.file_name().is_some_and(|name| name != "measurements") {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                pages.push(path);
-            }
-        }
-    }
+    let mut pages = files_below(&root().join("docs"), |folder| !folder.ends_with("measurements"));
+    pages.retain(|path| ends_in(path, "md"));
+    pages.push(root().join("README.md"));
     pages.sort();
     pages
 }

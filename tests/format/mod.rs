@@ -32,15 +32,15 @@ fn formatted(text: &str) -> String {
 /// Each case is a badly written text; its snapshot shows it beside its formatted form.
 #[test]
 fn cases() {
-    insta::with_settings!({ snapshot_path => "../snapshots", omit_expression => true }, {
-        insta::glob!("cases/*.aorta", |path: &Path| {
-            let text = std::fs::read_to_string(path).expect("a case is a readable file");
-            let errors = format(&text).errors.len();
-            let says = if errors == 0 { String::new() } else { format!(" ({errors} errors)") };
-            let shown = format!("{text}\n--- formatted{says} ---\n\n{}", formatted(&text));
-            insta::assert_snapshot!(shown);
-        });
-    });
+    for (path, text) in shipped::below(&["tests/format/cases"], "aorta") {
+        let errors = format(&text).errors.len();
+        let says = if errors == 0 { String::new() } else { format!(" ({errors} errors)") };
+        let shown = format!("{text}\n--- formatted{says} ---\n\n{}", formatted(&text));
+        let suffix = path.rsplit('/').next().expect("a path has a name");
+        insta::with_settings!({
+            snapshot_path => "../snapshots", omit_expression => true, snapshot_suffix => suffix, input_file => &path
+        }, { insta::assert_snapshot!(shown) });
+    }
 }
 
 fn tree(text: &str) -> String {

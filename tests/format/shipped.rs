@@ -1,23 +1,18 @@
 //! Everything shipped is formatted.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use crate::common::folder::{ends_in, files_below};
 
 /// The files with this ending below some of the project's folders, by path, and what they hold.
 pub fn below(folders: &[&str], ending: &str) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut found = Vec::new();
-    let mut folders: Vec<_> = folders.iter().map(|folder| root.join(folder)).collect();
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("the folder is part of the project") {
-            let path = entry.expect("a folder can be read to its end").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == ending) {
-                let text = std::fs::read_to_string(&path).expect("the project's files are text");
-                found.push((path.strip_prefix(root).expect("it was found below").display().to_string(), text));
-            }
-        }
-    }
+    let paths = folders.iter().flat_map(|folder| files_below(&root.join(folder), |_| true));
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).expect("the project's files are text");
+        (path.strip_prefix(root).expect("it was found below").display().to_string(), text)
+    };
+    let mut found: Vec<_> = paths.filter(|path| ends_in(path, ending)).map(read).collect();
     found.sort();
     found
 }

@@ -6,16 +6,16 @@ use std::process::Command;
 
 use aorta::backend::cuda::{self, Cuda};
 use aorta::backend::gpu::{Gpu, NoDriver};
-use aorta::base::{Nanos, SourceMap};
+use aorta::base::Nanos;
 use aorta::exec::{self, Backend, Control, DeviceInfo, Diagnosis, Driver, ExecError, Image, LaunchMode};
-use aorta::render::{self, Style};
 use aorta::schedule::Topology;
 
 use super::alone;
 use super::common::altered::{Altered, Calls};
 use super::common::failing::{judge, run};
-use super::common::program;
+use super::common::folder::Folder;
 use super::common::world::World;
+use super::common::{program, shown};
 
 /// Set in the process that executes the test's body.
 const INSIDE: &str = "AORTA_TEST_INSIDE";
@@ -65,12 +65,6 @@ fn opened(world: &World, backend: &dyn Backend) -> Result<exec::Ranks, ExecError
     world.open(backend, Nanos(2_000_000_000))
 }
 
-fn show(text: &str, error: &ExecError) {
-    let mut sources = SourceMap::new();
-    sources.add("test.aorta", text).expect("a test is small");
-    println!("{}", render::text(error, &sources, Style::default()));
-}
-
 /// Failures are injected above the driver, so the device stays intact and one process can run all of them.
 #[test]
 fn every_call_of_a_driver_fails_once() {
@@ -97,11 +91,10 @@ fn a_hang_ends_the_program_and_is_found_by_another_run() {
     if gpus(1).is_none() {
         return;
     }
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = folder.path().join("slow.aorta");
+    let folder = Folder::new();
     let text = "stream a\nstream b\nbuffer x, y: f32[4]\nstep {\n  on a { nop() }\n  on a { spin(10s) }\n  \
                 on a { fill(1 -> x) }\n  on b { map(x + 1 -> y) }\n}\n";
-    std::fs::write(&file, text).expect("a file can be written");
+    let file = folder.write("slow.aorta", text);
     for launch in ["stream", "graph"] {
         let mut command = Command::new(program());
         command.arg("exec").arg(&file).args(["--backend", "cuda", "--effort", "sanity", "--timeout", "2s"]);
@@ -156,7 +149,7 @@ fn an_address_outside_of_memory_is_reported_late() {
         let world = World::new(ASTRAY, 1, &gpu);
         let mut open = opened(&world, &Astray(&gpu, 2)).unwrap_or_else(|error| panic!("{error}"));
         let error = open.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect_err("the fill goes astray");
-        show(ASTRAY, &error);
+        println!("{}", shown(ASTRAY, &error));
         leave();
     };
     assert!(printed.contains("skipped") || printed.contains("aorta::exec::late_fault"));
@@ -169,7 +162,7 @@ fn an_address_outside_of_memory_is_found() {
         let world = World::new(ASTRAY, 1, &gpu);
         let mut open = opened(&world, &Astray(&gpu, 2)).unwrap_or_else(|error| panic!("{error}"));
         let error = open.diagnose(Diagnosis::Fault, &Control::default()).expect_err("the fill goes astray");
-        show(ASTRAY, &error);
+        println!("{}", shown(ASTRAY, &error));
         leave();
     };
     assert!(printed.contains("skipped") || printed.contains("in this fill"));
@@ -191,12 +184,12 @@ fn a_rank_that_does_not_come_to_a_collective_is_named() {
         let world = World::new(ABSENT, 2, &gpu);
         let mut open = opened(&world, &gpu).unwrap_or_else(|error| panic!("{error}"));
         let error = open.iterate(LaunchMode::Stream, 0, 1, &Control::default()).expect_err("rank 1 does not come");
-        show(ABSENT, &error);
+        println!("{}", shown(ABSENT, &error));
         drop(open);
         // The communicators are aborted, and with them their kernels, so the devices can be used again.
         let mut open = opened(&world, &gpu).unwrap_or_else(|error| panic!("{error}"));
         let error = open.diagnose(Diagnosis::Hang, &Control::default()).expect_err("rank 1 does not come");
-        show(ABSENT, &error);
+        println!("{}", shown(ABSENT, &error));
         leave();
     };
     // The library connects the ranks in the first call, which then does not return.
@@ -212,7 +205,7 @@ fn a_rank_that_makes_no_communicator_is_named() {
     let Some(printed) = apart("a_rank_that_makes_no_communicator_is_named") else {
         let Some(gpu) = gpus(2) else { leave() };
         let error = opened(&World::new(text, 2, &gpu), &gpu).err().expect("rank 1 does not come");
-        show(text, &error);
+        println!("{}", shown(text, &error));
         leave();
     };
     assert!(printed.contains("skipped") || printed.contains("aorta::exec::no_meeting"));
@@ -226,7 +219,7 @@ fn a_rank_that_fails_ends_one_that_waits_for_it_on_the_device() {
         let failing = Altered::failing(&gpu);
         let mut open = opened(&World::new(text, 2, &gpu), &failing).unwrap_or_else(|error| panic!("{error}"));
         let error = open.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect_err("rank 1 fails");
-        show(text, &error);
+        println!("{}", shown(text, &error));
         leave();
     };
     assert!(printed.contains("skipped") || printed.contains("rank 1: `launch`: told to fail"));

@@ -114,6 +114,16 @@ fn scales_have_gradients_of_their_own() {
     assert!(found.is_finite() && found != 0.0, "{found}");
 }
 
+/// Checks that a buffer has the same contents, other than zeros, after both texts.
+fn assert_alike(buffer: &str, text: &str, expected: &str) {
+    let [found, wanted] = [text, expected].map(|text| contents(text, buffer));
+    assert!(wanted.iter().any(|value| *value != 0.0));
+    for (place, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+        let close = (found - wanted).abs() <= 1e-9 * (1.0 + wanted.abs());
+        assert!(close, "{buffer}[{place}]: {found}, not {wanted}\n{text}\n{expected}");
+    }
+}
+
 /// Scales of blocks have the gradients that the written multiplication by them has.
 #[test]
 fn scales_of_blocks() {
@@ -144,12 +154,7 @@ fn scales_of_blocks() {
              gemm(view(x, {a}), view(w, {b}), {turns} -> y)"
         ));
         for buffer in ["da", "db", "dsa", "dsb"] {
-            let (found, expected) = (contents(&scaled, buffer), contents(&written, buffer));
-            assert!(expected.iter().any(|value| *value != 0.0));
-            for (place, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                let close = (found - expected).abs() <= 1e-9 * (1.0 + expected.abs());
-                assert!(close, "{buffer}[{place}]: {found}, not {expected}\n{scaled}\n{written}");
-            }
+            assert_alike(buffer, &scaled, &written);
         }
     }
 }
@@ -177,16 +182,9 @@ fn norms_of_sums() {
             };
             let added = text(&format!("  add_{name}(x, residual, weight{more} -> y, total)"));
             let written = text(&format!("  map(x + residual -> total)\n  {name}(total, weight{more} -> y)"));
-            for buffer in ["dx", "dresidual", "dweight", gradients.trim_start_matches(", ")] {
-                if buffer.is_empty() {
-                    continue;
-                }
-                let (found, expected) = (contents(&added, buffer), contents(&written, buffer));
-                assert!(expected.iter().any(|value| *value != 0.0));
-                for (place, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                    let close = (found - expected).abs() <= 1e-9 * (1.0 + expected.abs());
-                    assert!(close, "{buffer}[{place}]: {found}, not {expected}\n{added}\n{written}");
-                }
+            let buffers = ["dx", "dresidual", "dweight", gradients.trim_start_matches(", ")];
+            for buffer in buffers.into_iter().filter(|buffer| !buffer.is_empty()) {
+                assert_alike(buffer, &added, &written);
             }
         }
     }

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use cycles::Uses;
 use rules::{module_of, row_of, violations};
 
+use crate::common::folder::{ends_in, files_below};
+
 /// Every Rust file in a folder and its subfolders, sorted.
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files(folder, &["rs"])
@@ -17,19 +19,8 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
 
 /// Every file in a folder and its subfolders with one of these extensions, sorted. Skips what a build has left.
 fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("the sources can be listed") {
-            let path = entry.expect("the sources can be listed").path();
-            if path.is_dir() {
-                folders.extend(Some(path).filter(|path| !path.ends_with("target")));
-            } else if path.extension().is_some_and(|found| extensions.iter().any(|wanted| found == *wanted)) {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
+    let mut files = files_below(folder, |folder| !folder.ends_with("target"));
+    files.retain(|path| extensions.iter().any(|wanted| ends_in(path, wanted)));
     files
 }
 

@@ -92,8 +92,6 @@ functions! {
         decode = cuptiRangeProfilerDecodeData(*mut Decode);
         result_string = cuptiGetResultString(i32, *mut *const c_char);
     }
-    optional {
-    }
 }
 
 /// Prefix of the names of the libraries that CUPTI loads by itself to read counters.

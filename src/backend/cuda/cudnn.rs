@@ -22,8 +22,6 @@ functions! {
             Handle, *const c_void, Desc, *const c_void, *const c_void, Desc, *mut c_void,
         );
     }
-    optional {
-    }
 }
 
 /// The open library, with a handle for the device that was current.

@@ -22,8 +22,6 @@ functions! {
         finalize = cudnnBackendFinalize(Desc);
         execute = cudnnBackendExecute(Handle, Desc, Desc);
     }
-    optional {
-    }
 }
 
 /// Functions that describe and execute graphs.

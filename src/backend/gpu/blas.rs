@@ -41,8 +41,6 @@ functions! {
             Layout, *mut c_void, Layout, *const u64, *mut c_void, usize, Stream,
         );
     }
-    optional {
-    }
 }
 
 /// Number of an attribute, and its value as bytes.

@@ -22,8 +22,6 @@ functions! {
         get_code_size(Program, *mut usize);
         get_code(Program, *mut c_char);
     }
-    optional {
-    }
 }
 
 /// An open compiler.

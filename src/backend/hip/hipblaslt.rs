@@ -52,8 +52,6 @@ functions! {
     Versions {
         version = hipblasLtGetVersion(Handle, *mut c_int);
     }
-    optional {
-    }
 }
 
 fn status(code: c_int) -> &'static str {

@@ -29,8 +29,6 @@ functions! {
         count = amd_comgr_get_isa_count(*mut usize);
         name = amd_comgr_get_isa_name(usize, *mut *const c_char);
     }
-    optional {
-    }
 }
 
 /// Architectures that every compiler from 5.7 on supports. Used if a compiler's own list is not available.

@@ -27,8 +27,6 @@ functions! {
             i32, u32,
         );
     }
-    optional {
-    }
 }
 
 /// The opened library, with a handle on the device that was current.

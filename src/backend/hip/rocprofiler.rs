@@ -34,8 +34,6 @@ functions! {
         push = rocprofiler_push_external_correlation_id(u64, u64, u64);
         pop = rocprofiler_pop_external_correlation_id(u64, u64, *mut u64);
     }
-    optional {
-    }
 }
 
 /// `rocprofiler_client_id_t`.
