@@ -1,5 +1,7 @@
 //! Attention in the form that libraries compute: one call over tensors of four dimensions.
 
+use std::ops::Range;
+
 use super::Tensor;
 
 /// Additional bytes of workspace that the library may need. The measured maximum was 1 MiB.
@@ -7,6 +9,13 @@ const LIBRARY_SCRATCH: u64 = 4 << 20;
 
 /// Maximum bytes of scratch memory of a call of the library. Attention that needs more is divided among several calls.
 const MAX_SCRATCH: u64 = 2 << 30;
+
+/// Number of keys of which each range except the last has a multiple: two tiles of the library's kernels.
+const RANGE_KEYS: u64 = 256;
+
+/// Indices in the list of operands of the backward form: the operands with a position per key, and the gradients of queries.
+const OF_KEYS: [usize; 4] = [1, 2, 7, 8];
+pub const DQ: usize = 6;
 
 /// Multiple of bytes at which the library's vectorized accesses begin.
 const ALIGN: u64 = 16;
@@ -20,6 +29,8 @@ pub struct FusedAttention {
     /// the bias, whose batch and heads may be 1.
     pub operands: Vec<(u8, Tensor)>,
     pub causal: bool,
+    /// Whether the first causal query attends to the first key only; otherwise the last one attends to all keys.
+    pub starts_at_first: bool,
     /// Maximum number of keys that a causal query attends to; 0 for all.
     pub window: u64,
     pub scale: f32,
@@ -52,6 +63,27 @@ pub struct AttentionCalls {
     /// For each operand, bytes from a part of the batch to the next, and from a part of the heads to the next; 0 for a bias that is
     /// broadcast along the dimension.
     pub steps: Vec<[u64; 2]>,
+    /// Ranges of keys, each of which is a call. There are several only if the gradients of all scores need too much scratch
+    /// memory; the gradients of queries are then added up over the ranges.
+    pub ranges: Vec<Range<u64>>,
+}
+
+/// The part of a call for the gradients that a range of keys contributes.
+pub struct KeyRange {
+    pub attention: FusedAttention,
+    /// For each operand, bytes from its begin to that of the part.
+    pub starts: Vec<u64>,
+}
+
+impl AttentionCalls {
+    /// Scratch memory of a call in bytes, with the sums of the gradients of queries over several ranges.
+    fn scratch(&self, sums: QuerySums) -> u64 {
+        match &self.ranges[..] {
+            [_] => self.piece.scratch_of(sums),
+            [first, ..] => self.piece.of_keys(first).attention.scratch_of(sums) + self.piece.range_sums(),
+            [] => 0,
+        }
+    }
 }
 
 impl FusedAttention {
@@ -87,13 +119,13 @@ impl FusedAttention {
 
     /// Bytes of scratch memory that a library may need for its calls.
     pub fn scratch(&self) -> u64 {
-        let of_calls = |sums: &QuerySums| self.calls(*sums).piece.scratch_of(*sums);
-        let stored = of_calls(&QuerySums::Stored);
-        if self.deterministic { stored } else { stored.max(of_calls(&QuerySums::Atomic)) }
+        let of_calls = |sums: QuerySums| self.calls(sums).scratch(sums);
+        let stored = of_calls(QuerySums::Stored);
+        if self.deterministic { stored } else { stored.max(of_calls(QuerySums::Atomic)) }
     }
 
-    /// Returns the fewest equal calls that each need at most `MAX_SCRATCH` bytes; the smallest possible ones if even
-    /// these need more. Parts of heads begin at aligned addresses.
+    /// Returns the fewest equal calls that each need at most `MAX_SCRATCH` bytes. If even the smallest possible parts of the batch
+    /// and of the heads need more, these are divided into ranges of keys. Parts of heads begin at aligned addresses.
     pub fn calls(&self, sums: QuerySums) -> AttentionCalls {
         let [batch, shared] = [self.tensor(0).dims[0], self.tensor(1).dims[1]];
         let divisors = |size: u64| (1..=size).filter(move |parts| size.is_multiple_of(*parts));
@@ -116,7 +148,55 @@ impl FusedAttention {
             }
             most = parts;
         }
-        self.divided(most)
+        let mut calls = self.divided(most);
+        calls.ranges = calls.piece.key_ranges(sums);
+        calls
+    }
+
+    /// Returns the fewest ranges of keys whose calls each need at most `MAX_SCRATCH` bytes, or the shortest possible ones; a
+    /// single one if the form cannot be divided.
+    fn key_ranges(&self, sums: QuerySums) -> Vec<Range<u64>> {
+        let [queries, keys] = [0, 1].map(|place| self.tensor(place).dims[2]);
+        let divisible = self.form == AttentionForm::Backward
+            && sums == QuerySums::Stored
+            && self.bias().is_none()
+            && self.window == 0
+            && (!self.causal || queries == keys);
+        let fits = |size: u64| self.of_keys(&(0..size)).attention.scratch_of(sums) + self.range_sums() <= MAX_SCRATCH;
+        let size = match divisible {
+            true => {
+                let sizes = (1..).map(|count| keys.div_ceil(count).next_multiple_of(RANGE_KEYS));
+                sizes.into_iter().find(|&size| size == RANGE_KEYS || fits(size)).unwrap_or(RANGE_KEYS)
+            }
+            false => keys,
+        };
+        (0..keys).step_by(size as usize).map(|first| first..(first + size).min(keys)).collect()
+    }
+
+    /// Returns the gradients with respect to the keys and values of a range, and as contiguous gradients of queries what this range
+    /// contributes to them. Causal queries before the range are left out, since they do not attend to it.
+    pub fn of_keys(&self, range: &Range<u64>) -> KeyRange {
+        let first = if self.causal { range.start } else { 0 };
+        let queries = self.tensor(0).dims[2] - first;
+        let (mut attention, mut starts) = (self.clone(), Vec::with_capacity(self.operands.len()));
+        for (place, (_, tensor)) in attention.operands.iter_mut().enumerate() {
+            let (start, size) = match OF_KEYS.contains(&place) {
+                true => (range.start, range.end - range.start),
+                false => (first, queries),
+            };
+            starts.push(start * tensor.strides[2] * tensor.dtype.size());
+            tensor.dims.set(2, size);
+        }
+        let sums = &mut attention.operands[DQ].1;
+        *sums = Tensor::packed(sums.dtype, &sums.dims);
+        attention.starts_at_first = self.causal;
+        KeyRange { attention, starts }
+    }
+
+    /// Bytes in which the gradients of queries are added up over ranges: those of a range, and their sums in `f32`.
+    fn range_sums(&self) -> u64 {
+        let tensor = self.tensor(DQ);
+        (tensor.dtype.size() + 4) * tensor.elements()
     }
 
     /// Returns the calls for this number of parts of the batch and of the heads of keys.
@@ -134,7 +214,8 @@ impl FusedAttention {
             }
             steps.push(step);
         }
-        AttentionCalls { piece, parts, steps }
+        let keys = piece.tensor(1).dims[2];
+        AttentionCalls { piece, parts, steps, ranges: std::iter::once(0..keys).collect() }
     }
 
     /// Returns the bytes of scratch memory of one call. If heads share keys, a library also stores the gradients of keys and values of
