@@ -10,12 +10,14 @@ const LIBRARY_SCRATCH: u64 = 4 << 20;
 /// Maximum bytes of scratch memory of a call of the library. Attention that needs more is divided among several calls.
 const MAX_SCRATCH: u64 = 2 << 30;
 
-/// Number of keys of which each range except the last has a multiple: two tiles of the library's kernels.
-const RANGE_KEYS: u64 = 256;
+/// Number of queries of which each range except the last has a multiple: two tiles of the library's kernels.
+const RANGE_QUERIES: u64 = 256;
 
-/// Indices in the list of operands of the backward form: the operands with a position per key, and the gradients of queries.
-const OF_KEYS: [usize; 4] = [1, 2, 7, 8];
-pub const DQ: usize = 6;
+/// Indices in the list of operands of the backward form: keys and values.
+const OF_KEYS: [usize; 2] = [1, 2];
+
+/// Indices in the list of operands of the backward form: the gradients of keys and values.
+pub const KEY_GRADIENTS: [usize; 2] = [7, 8];
 
 /// Multiple of bytes at which the library's vectorized accesses begin.
 const ALIGN: u64 = 16;
@@ -29,8 +31,6 @@ pub struct FusedAttention {
     /// the bias, whose batch and heads may be 1.
     pub operands: Vec<(u8, Tensor)>,
     pub causal: bool,
-    /// Whether the first causal query attends to the first key only; otherwise the last one attends to all keys.
-    pub starts_at_first: bool,
     /// Maximum number of keys that a causal query attends to; 0 for all.
     pub window: u64,
     pub scale: f32,
@@ -63,13 +63,13 @@ pub struct AttentionCalls {
     /// For each operand, bytes from a part of the batch to the next, and from a part of the heads to the next; 0 for a bias that is
     /// broadcast along the dimension.
     pub steps: Vec<[u64; 2]>,
-    /// Ranges of keys, each of which is a call. There are several only if the gradients of all scores need too much scratch
-    /// memory; the gradients of queries are then added up over the ranges.
+    /// Ranges of queries, each of which is a call. There are several only if the gradients of all scores need too much scratch
+    /// memory; the gradients of keys and values are then added up over the ranges.
     pub ranges: Vec<Range<u64>>,
 }
 
-/// The part of a call for the gradients that a range of keys contributes.
-pub struct KeyRange {
+/// The part of a call for a range of queries.
+pub struct QueryRange {
     pub attention: FusedAttention,
     /// For each operand, bytes from its begin to that of the part.
     pub starts: Vec<u64>,
@@ -80,7 +80,8 @@ impl AttentionCalls {
     fn scratch(&self, sums: QuerySums) -> u64 {
         match &self.ranges[..] {
             [_] => self.piece.scratch_of(sums),
-            [first, ..] => self.piece.of_keys(first).attention.scratch_of(sums) + self.piece.range_sums(),
+            // Causal queries of the last range attend to the most keys.
+            [.., last] => self.piece.of_queries(last).attention.scratch_of(sums) + self.piece.range_sums(),
             [] => 0,
         }
     }
@@ -125,7 +126,7 @@ impl FusedAttention {
     }
 
     /// Returns the fewest equal calls that each need at most `MAX_SCRATCH` bytes. If even the smallest possible parts of the batch
-    /// and of the heads need more, these are divided into ranges of keys. Parts of heads begin at aligned addresses.
+    /// and of the heads need more, these are divided into ranges of queries. Parts of heads begin at aligned addresses.
     pub fn calls(&self, sums: QuerySums) -> AttentionCalls {
         let [batch, shared] = [self.tensor(0).dims[0], self.tensor(1).dims[1]];
         let divisors = |size: u64| (1..=size).filter(move |parts| size.is_multiple_of(*parts));
@@ -149,54 +150,53 @@ impl FusedAttention {
             most = parts;
         }
         let mut calls = self.divided(most);
-        calls.ranges = calls.piece.key_ranges(sums);
+        calls.ranges = calls.piece.query_ranges(sums);
         calls
     }
 
-    /// Returns the fewest ranges of keys whose calls each need at most `MAX_SCRATCH` bytes, or the shortest possible ones; a
-    /// single one if the form cannot be divided.
-    fn key_ranges(&self, sums: QuerySums) -> Vec<Range<u64>> {
-        let [queries, keys] = [0, 1].map(|place| self.tensor(place).dims[2]);
-        let divisible = self.form == AttentionForm::Backward
-            && sums == QuerySums::Stored
-            && self.bias().is_none()
-            && self.window == 0
-            && (!self.causal || queries == keys);
-        let fits = |size: u64| self.of_keys(&(0..size)).attention.scratch_of(sums) + self.range_sums() <= MAX_SCRATCH;
-        let size = match divisible {
-            true => {
-                let sizes = (1..).map(|count| keys.div_ceil(count).next_multiple_of(RANGE_KEYS));
-                sizes.into_iter().find(|&size| size == RANGE_KEYS || fits(size)).unwrap_or(RANGE_KEYS)
-            }
-            false => keys,
+    /// Returns the fewest ranges of queries whose calls each need at most `MAX_SCRATCH` bytes, or the shortest possible ones; a
+    /// single one if the form cannot be divided. The last one is as long as any.
+    fn query_ranges(&self, sums: QuerySums) -> Vec<Range<u64>> {
+        let queries = self.tensor(0).dims[2];
+        let divisible = self.form == AttentionForm::Backward && sums == QuerySums::Stored && self.bias().is_none();
+        let fits = |size: u64| {
+            let last = self.of_queries(&(queries - size..queries)).attention;
+            last.scratch_of(sums) + self.range_sums() <= MAX_SCRATCH
         };
-        (0..keys).step_by(size as usize).map(|first| first..(first + size).min(keys)).collect()
+        let mut sizes = (1..=queries.div_ceil(RANGE_QUERIES))
+            .map(|count| queries.div_ceil(count).next_multiple_of(RANGE_QUERIES).min(queries));
+        let size = if divisible { sizes.find(|&size| fits(size)).unwrap_or(RANGE_QUERIES) } else { queries };
+        let first = queries - size * ((queries - 1) / size);
+        std::iter::once(0..first)
+            .chain((first..queries).step_by(size as usize).map(|begin| begin..begin + size))
+            .collect()
     }
 
-    /// Returns the gradients with respect to the keys and values of a range, and as contiguous gradients of queries what this range
-    /// contributes to them. Causal queries before the range are left out, since they do not attend to it.
-    pub fn of_keys(&self, range: &Range<u64>) -> KeyRange {
-        let first = if self.causal { range.start } else { 0 };
-        let queries = self.tensor(0).dims[2] - first;
+    /// Returns the gradients with respect to the queries of a range, and as contiguous gradients of keys and values what this range
+    /// contributes to them. Keys to which none of the causal queries attends are left out.
+    pub fn of_queries(&self, range: &Range<u64>) -> QueryRange {
+        let [queries, keys] = [0, 1].map(|place| self.tensor(place).dims[2]);
+        let seen = if self.causal { keys - (queries - range.end) } else { keys };
         let (mut attention, mut starts) = (self.clone(), Vec::with_capacity(self.operands.len()));
         for (place, (_, tensor)) in attention.operands.iter_mut().enumerate() {
-            let (start, size) = match OF_KEYS.contains(&place) {
-                true => (range.start, range.end - range.start),
-                false => (first, queries),
+            let is_gradient = KEY_GRADIENTS.contains(&place);
+            let (start, size) = match OF_KEYS.contains(&place) || is_gradient {
+                true => (0, seen),
+                false => (range.start, range.end - range.start),
             };
             starts.push(start * tensor.strides[2] * tensor.dtype.size());
             tensor.dims.set(2, size);
+            if is_gradient {
+                *tensor = Tensor::packed(tensor.dtype, &tensor.dims);
+            }
         }
-        let sums = &mut attention.operands[DQ].1;
-        *sums = Tensor::packed(sums.dtype, &sums.dims);
-        attention.starts_at_first = self.causal;
-        KeyRange { attention, starts }
+        QueryRange { attention, starts }
     }
 
-    /// Bytes in which the gradients of queries are added up over ranges: those of a range, and their sums in `f32`.
+    /// Bytes in which the gradients of keys and values are added up over ranges: those of a range, and their sums in `f32`.
     fn range_sums(&self) -> u64 {
-        let tensor = self.tensor(DQ);
-        (tensor.dtype.size() + 4) * tensor.elements()
+        let bytes = |place: usize| (self.tensor(place).dtype.size() + 4) * self.tensor(place).elements();
+        KEY_GRADIENTS.into_iter().map(bytes).sum()
     }
 
     /// Returns the calls for this number of parts of the batch and of the heads of keys.
@@ -214,8 +214,8 @@ impl FusedAttention {
             }
             steps.push(step);
         }
-        let keys = piece.tensor(1).dims[2];
-        AttentionCalls { piece, parts, steps, ranges: std::iter::once(0..keys).collect() }
+        let queries = piece.tensor(0).dims[2];
+        AttentionCalls { piece, parts, steps, ranges: std::iter::once(0..queries).collect() }
     }
 
     /// Returns the bytes of scratch memory of one call. If heads share keys, a library also stores the gradients of keys and values of

@@ -2,7 +2,7 @@
 //!
 //! The library recognizes these graphs by their form and computes each with kernels that keep scores in on-chip memory.
 //! The gradients of queries are computed by a product with the gradients of all scores, which are stored in the
-//! workspace; for long sequences by ranges of keys, whose contributions are added up one after the other. With
+//! workspace; for long sequences by ranges of queries, whose contributions are added up one after the other. With
 //! `deterministic: false`, the library may also sum them with atomics, in an arbitrary order.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::backend::gpu::runtime::Stream;
 use crate::backend::gpu::{Call, EngineNumber};
 use crate::base::DType;
-use crate::ops::{AttentionCalls, AttentionForm, DQ, FusedAttention, KeyRange, QuerySums, Tensor};
+use crate::ops::{AttentionCalls, AttentionForm, FusedAttention, KEY_GRADIENTS, QueryRange, QuerySums, Tensor};
 
 use super::cudnn::Cudnn;
 use super::cudnn_graph::{
@@ -23,10 +23,10 @@ const ENGINES: usize = 2;
 /// Attention, or its gradients, by one engine of the library.
 pub struct EngineAttention {
     pub engine: EngineNumber,
-    /// The plans of the ranges of keys; a single one unless the calls are divided.
+    /// The plans of the ranges of queries, the last range first; a single one unless the calls are divided.
     ranges: Vec<RangePlan>,
-    /// Sums of the gradients of queries over the ranges; `None` for a single one.
-    sums: Option<Arc<RangeSums>>,
+    /// Sums of the gradients of keys and values over the ranges; `None` for a single one.
+    sums: Option<Arc<[RangeSums; 2]>>,
     /// Number of parts of the batch and of the heads, each of which is a call, and bytes between the parts of each operand.
     parts: [u64; 2],
     steps: Vec<[u64; 2]>,
@@ -36,20 +36,20 @@ pub struct EngineAttention {
     copy_of_lse: Option<Arc<EnginePlan>>,
 }
 
-/// The plan of a range of keys.
+/// The plan of a range of queries.
 struct RangePlan {
     plan: EnginePlan,
     /// For each operand, bytes from its begin to that of the range's part.
     starts: Vec<u64>,
 }
 
-/// Adds up the gradients of queries over ranges of keys in `f32`, in the order of the ranges.
+/// Adds up the gradients of keys, or of values, over ranges of queries in `f32`, in the order of the plans.
 struct RangeSums {
-    /// Converts the gradients of the first range, of all queries, to the sums.
+    /// Converts the gradients of the last range, of all keys, to the sums.
     begin: EnginePlan,
-    /// For each further range, adds its gradients to the sums, and bytes from the begin of the sums.
-    adds: Vec<(EnginePlan, u64)>,
-    /// Rounds the sums to the gradients of queries.
+    /// For each further range, adds its gradients to the sums. A causal range has gradients of the first keys only.
+    adds: Vec<EnginePlan>,
+    /// Rounds the sums to the gradients.
     end: EnginePlan,
     /// Sizes in bytes of the gradients of a range and of the sums.
     bytes: [u64; 2],
@@ -72,15 +72,22 @@ impl Cudnn {
                 continue;
             }
             let AttentionCalls { piece, parts, steps, ranges } = attention.calls(form.sums());
-            let ranges: Vec<KeyRange> = match &ranges[..] {
-                [_] => vec![KeyRange { starts: vec![0; piece.operands.len()], attention: piece.clone() }],
-                _ => ranges.iter().map(|range| piece.of_keys(range)).collect(),
+            let ranges: Vec<QueryRange> = match &ranges[..] {
+                [_] => vec![QueryRange { starts: vec![0; piece.operands.len()], attention: piece.clone() }],
+                // The last range has gradients of all keys.
+                _ => ranges.iter().rev().map(|range| piece.of_queries(range)).collect(),
             };
-            let sums = if ranges.len() > 1 { Some(Arc::new(RangeSums::new(library, &piece, &ranges)?)) } else { None };
+            let sums = match ranges.len() {
+                1 => None,
+                _ => {
+                    let [keys, values] = KEY_GRADIENTS.map(|place| RangeSums::new(library, &piece, &ranges, place));
+                    Some(Arc::new([keys?, values?]))
+                }
+            };
             let copy_of_lse = if is_biased { Some(Arc::new(finite_lse(library, &piece)?)) } else { None };
             let copied = if is_biased { 4 * piece.tensor(LSE).elements() + ALIGN } else { 0 };
             let inner = form.inner(&piece);
-            let of_sums = sums.iter().flat_map(|sums| sums.bytes);
+            let of_sums = sums.iter().flat_map(|sums| sums.iter().flat_map(|sums| sums.bytes));
             let left = workspace
                 .saturating_sub(inner.iter().copied().chain(of_sums).map(|bytes| bytes + ALIGN).sum::<u64>() + copied);
             let search = EngineSearch {
@@ -90,7 +97,7 @@ impl Cudnn {
                 engine: engine.map(|engine| engine.number),
                 exhaustive: false,
             };
-            let (first, further) = ranges.split_first().expect("attention has keys");
+            let (first, further) = ranges.split_first().expect("attention has queries");
             let plans = form.graph(library, &first.attention).and_then(|graph| graph.plans(&search));
             for plan in plans.inspect_err(|fault| failed = Some(fault.clone())).unwrap_or_default() {
                 let same = EngineSearch { wanted: 1, engine: Some(plan.engine), ..search };
@@ -226,46 +233,53 @@ impl EngineAttention {
                 unsafe { self.ranges[0].plan.execute(&addresses[..count], workspace, stream)? };
                 continue;
             };
-            let [of_range, sum] = sums.bytes.map(&mut take);
-            let dq = std::mem::replace(&mut addresses[DQ], of_range);
+            let results = KEY_GRADIENTS.map(|place| addresses[place]);
+            let places = [&sums[0], &sums[1]].map(|sums| sums.bytes.map(&mut take));
+            for (place, [of_range, _]) in KEY_GRADIENTS.into_iter().zip(places) {
+                addresses[place] = of_range;
+            }
             for (number, RangePlan { plan, starts }) in self.ranges.iter().enumerate() {
                 let mut moved = addresses;
-                for (place, (address, start)) in moved.iter_mut().zip(starts).enumerate() {
-                    *address += if place == DQ { 0 } else { *start };
+                for (address, start) in moved.iter_mut().zip(starts) {
+                    *address += start;
                 }
-                // SAFETY: the caller vouches for memory and stream. The sums of a range follow its gradients on the stream.
-                unsafe {
-                    plan.execute(&moved[..count], workspace, stream)?;
-                    match number.checked_sub(1).map(|further| &sums.adds[further]) {
-                        None => sums.begin.execute(&[of_range, sum], workspace, stream)?,
-                        Some((add, start)) => add.execute(&[sum + start, of_range, sum + start], workspace, stream)?,
+                // SAFETY: the caller vouches for memory and stream. Sums follow the gradients of their range on the stream.
+                unsafe { plan.execute(&moved[..count], workspace, stream)? };
+                for (sums, [of_range, sum]) in sums.iter().zip(places) {
+                    // SAFETY: as above.
+                    unsafe {
+                        match number.checked_sub(1).map(|further| &sums.adds[further]) {
+                            None => sums.begin.execute(&[of_range, sum], workspace, stream)?,
+                            Some(add) => add.execute(&[sum, of_range, sum], workspace, stream)?,
+                        }
                     }
                 }
             }
-            // SAFETY: the caller vouches for memory and stream.
-            unsafe { sums.end.execute(&[sum, dq], workspace, stream)? };
+            for ((sums, [_, sum]), result) in sums.iter().zip(places).zip(results) {
+                // SAFETY: as above.
+                unsafe { sums.end.execute(&[sum, result], workspace, stream)? };
+            }
         }
         Ok(())
     }
 }
 
 impl RangeSums {
-    fn new(library: &Arc<Cudnn>, piece: &FusedAttention, ranges: &[KeyRange]) -> Call<RangeSums> {
-        let results = piece.tensor(DQ);
+    /// Compiles the sums of the operand with this index.
+    fn new(library: &Arc<Cudnn>, piece: &FusedAttention, ranges: &[QueryRange], place: usize) -> Call<RangeSums> {
+        let results = piece.tensor(place);
         let sums = Tensor::packed(DType::F32, &results.dims);
-        let of_range = |range: &KeyRange| *range.attention.tensor(DQ);
-        let add = |range: &KeyRange| {
-            let part = of_range(range);
-            let left_out = results.dims[2] - part.dims[2];
-            let of_sums = Tensor { dims: part.dims, ..sums };
-            let plan = elementwise(library, Some(&of_sums), &part, &of_sums)?;
-            Ok((plan, left_out * sums.strides[2] * sums.dtype.size()))
+        let last = ranges[0].attention.tensor(place);
+        let add = |range: &QueryRange| {
+            let of_range = range.attention.tensor(place);
+            let of_sums = Tensor { dims: of_range.dims, ..sums };
+            elementwise(library, Some(&of_sums), of_range, &of_sums)
         };
         Ok(RangeSums {
-            begin: elementwise(library, None, &of_range(&ranges[0]), &sums)?,
+            begin: elementwise(library, None, last, &sums)?,
             adds: ranges[1..].iter().map(add).collect::<Call<_>>()?,
             end: elementwise(library, None, &sums, results)?,
-            bytes: [of_range(&ranges[0]).bytes(), sums.bytes()],
+            bytes: [last.bytes(), sums.bytes()],
         })
     }
 }
@@ -373,14 +387,14 @@ impl<'a> AttentionDims<'a> {
 
     /// Masks the keys behind a query's own position, and those before its window.
     fn mask(&self, graph: &mut Graph, scores: GraphTensor) -> Call<GraphTensor> {
-        let FusedAttention { causal, starts_at_first, window, .. } = *self.attention;
+        let FusedAttention { causal, window, .. } = *self.attention;
         let scores = self.mask_padding(graph, scores)?;
         if !causal {
             return Ok(scores);
         }
         let (queries, keys) = (self.scores[2] as i32, self.scores[3] as i32);
         let (mut query, key) = self.indices(graph, scores)?;
-        if queries != keys && !starts_at_first {
+        if queries != keys {
             for (function, size) in [(Pointwise::Add, keys), (Pointwise::Subtract, queries)] {
                 let size = graph.integer(size)?;
                 let moved = graph.inner(self.scores, Element::I32)?;

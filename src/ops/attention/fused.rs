@@ -53,7 +53,7 @@ impl FusedAttention {
         let deterministic = forward || spec.attrs.bool(DETERMINISTIC);
         let window = if shape.window >= shape.keys { 0 } else { shape.window };
         let (causal, scale) = (shape.causal, shape.scale as f32);
-        Some(FusedAttention { form, operands, causal, starts_at_first: false, window, scale, deterministic })
+        Some(FusedAttention { form, operands, causal, window, scale, deterministic })
     }
 }
 
