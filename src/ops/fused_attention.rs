@@ -80,7 +80,6 @@ impl AttentionCalls {
     fn scratch(&self, sums: QuerySums) -> u64 {
         match &self.ranges[..] {
             [_] => self.piece.scratch_of(sums),
-            // Causal queries of the last range attend to the most keys.
             [.., last] => self.piece.of_queries(last).attention.scratch_of(sums) + self.piece.range_sums(),
             [] => 0,
         }
@@ -155,10 +154,12 @@ impl FusedAttention {
     }
 
     /// Returns the fewest ranges of queries whose calls each need at most `MAX_SCRATCH` bytes, or the shortest possible ones; a
-    /// single one if the form cannot be divided. The last one is as long as any.
+    /// single one if the form cannot be divided. The last one is as long as any. cuDNN 9.19 has no engine that stores the gradients
+    /// of causal scores of fewer queries than keys.
     fn query_ranges(&self, sums: QuerySums) -> Vec<Range<u64>> {
         let queries = self.tensor(0).dims[2];
-        let divisible = self.form == AttentionForm::Backward && sums == QuerySums::Stored && self.bias().is_none();
+        let divisible =
+            self.form == AttentionForm::Backward && sums == QuerySums::Stored && !self.causal && self.bias().is_none();
         let fits = |size: u64| {
             let last = self.of_queries(&(queries - size..queries)).attention;
             last.scratch_of(sums) + self.range_sums() <= MAX_SCRATCH
@@ -173,21 +174,17 @@ impl FusedAttention {
     }
 
     /// Returns the gradients with respect to the queries of a range, and as contiguous gradients of keys and values what this range
-    /// contributes to them. Keys to which none of the causal queries attends are left out.
+    /// contributes to them.
     pub fn of_queries(&self, range: &Range<u64>) -> QueryRange {
-        let [queries, keys] = [0, 1].map(|place| self.tensor(place).dims[2]);
-        let seen = if self.causal { keys - (queries - range.end) } else { keys };
         let (mut attention, mut starts) = (self.clone(), Vec::with_capacity(self.operands.len()));
         for (place, (_, tensor)) in attention.operands.iter_mut().enumerate() {
-            let is_gradient = KEY_GRADIENTS.contains(&place);
-            let (start, size) = match OF_KEYS.contains(&place) || is_gradient {
-                true => (0, seen),
-                false => (range.start, range.end - range.start),
-            };
-            starts.push(start * tensor.strides[2] * tensor.dtype.size());
-            tensor.dims.set(2, size);
-            if is_gradient {
+            if KEY_GRADIENTS.contains(&place) {
                 *tensor = Tensor::packed(tensor.dtype, &tensor.dims);
+            }
+            let of_keys = OF_KEYS.contains(&place) || KEY_GRADIENTS.contains(&place);
+            starts.push(if of_keys { 0 } else { range.start * tensor.strides[2] * tensor.dtype.size() });
+            if !of_keys {
+                tensor.dims.set(2, range.end - range.start);
             }
         }
         QueryRange { attention, starts }
@@ -241,5 +238,61 @@ impl FusedAttention {
         let seen = if self.causal { 0.5 } else { 1.0 };
         let products = if self.form == AttentionForm::Forward { 2.0 } else { 5.0 };
         products * seen * (q[0] * q[1]) as f64 * (q[2] * k[2]) as f64 * (q[3] + v[3]) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::DType;
+
+    /// Gradients of one head of keys, with 8 heads of queries.
+    fn gradients(queries: u64, keys: u64, causal: bool) -> FusedAttention {
+        let tensor = |heads, positions, size| Tensor::packed(DType::BF16, &[1, heads, positions, size]);
+        let (q, k) = (tensor(8, queries, 64), tensor(1, keys, 64));
+        let rows = Tensor::packed(DType::F32, &[1, 8, queries, 1]);
+        let all = [q, k, k, q, rows, q, q, k, k];
+        FusedAttention {
+            form: AttentionForm::Backward,
+            operands: (0..).zip(all).collect(),
+            causal,
+            window: 0,
+            scale: 1.0,
+            deterministic: true,
+        }
+    }
+
+    #[test]
+    fn ranges_cover_all_queries_within_the_scratch_memory() {
+        for (queries, keys) in [(300, 300), (12_288, 12_288), (65_536, 40_001), (100_001, 9_000), (257, 4_000_000)] {
+            let calls = gradients(queries, keys, false).calls(QuerySums::Stored);
+            let mut next = 0;
+            for range in &calls.ranges {
+                assert_eq!(range.start, next);
+                assert!(range.end > range.start);
+                next = range.end;
+            }
+            assert_eq!(next, queries);
+            let lengths: Vec<u64> = calls.ranges.iter().map(|range| range.end - range.start).collect();
+            assert!(lengths[1..].iter().all(|&length| length == lengths[lengths.len() - 1]), "{lengths:?}");
+            let shortest = lengths[lengths.len() - 1] <= RANGE_QUERIES;
+            assert!(calls.scratch(QuerySums::Stored) <= MAX_SCRATCH || shortest, "{queries} x {keys}: {lengths:?}");
+        }
+    }
+
+    #[test]
+    fn a_range_begins_at_its_queries_and_sees_all_keys() {
+        let piece = gradients(1000, 700, false);
+        let QueryRange { attention, starts } = piece.of_queries(&(256..512));
+        assert_eq!(attention.tensor(0).dims[2], 256);
+        assert_eq!(attention.tensor(1).dims[2], 700);
+        // Heads stay as far apart as in the whole.
+        assert_eq!(attention.tensor(0).strides, piece.tensor(0).strides);
+        assert_eq!(starts, [256 * 64 * 2, 0, 0, 256 * 64 * 2, 256 * 4, 256 * 64 * 2, 256 * 64 * 2, 0, 0]);
+    }
+
+    #[test]
+    fn causal_gradients_are_one_call() {
+        assert_eq!(gradients(65_536, 65_536, true).calls(QuerySums::Stored).ranges, [0..65_536]);
     }
 }

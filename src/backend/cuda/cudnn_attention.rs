@@ -23,7 +23,7 @@ const ENGINES: usize = 2;
 /// Attention, or its gradients, by one engine of the library.
 pub struct EngineAttention {
     pub engine: EngineNumber,
-    /// The plans of the ranges of queries, the last range first; a single one unless the calls are divided.
+    /// The plans of the ranges of queries; a single one unless the calls are divided.
     ranges: Vec<RangePlan>,
     /// Sums of the gradients of keys and values over the ranges; `None` for a single one.
     sums: Option<Arc<[RangeSums; 2]>>,
@@ -38,17 +38,17 @@ pub struct EngineAttention {
 
 /// The plan of a range of queries.
 struct RangePlan {
-    plan: EnginePlan,
+    plan: Arc<EnginePlan>,
     /// For each operand, bytes from its begin to that of the range's part.
     starts: Vec<u64>,
 }
 
-/// Adds up the gradients of keys, or of values, over ranges of queries in `f32`, in the order of the plans.
+/// Adds up the gradients of keys, or of values, over ranges of queries in `f32`, in the order of the ranges.
 struct RangeSums {
-    /// Converts the gradients of the last range, of all keys, to the sums.
+    /// Converts the gradients of the first range to the sums.
     begin: EnginePlan,
-    /// For each further range, adds its gradients to the sums. A causal range has gradients of the first keys only.
-    adds: Vec<EnginePlan>,
+    /// Adds the gradients of a further range to the sums.
+    add: EnginePlan,
     /// Rounds the sums to the gradients.
     end: EnginePlan,
     /// Sizes in bytes of the gradients of a range and of the sums.
@@ -74,8 +74,7 @@ impl Cudnn {
             let AttentionCalls { piece, parts, steps, ranges } = attention.calls(form.sums());
             let ranges: Vec<QueryRange> = match &ranges[..] {
                 [_] => vec![QueryRange { starts: vec![0; piece.operands.len()], attention: piece.clone() }],
-                // The last range has gradients of all keys.
-                _ => ranges.iter().rev().map(|range| piece.of_queries(range)).collect(),
+                _ => ranges.iter().map(|range| piece.of_queries(range)).collect(),
             };
             let sums = match ranges.len() {
                 1 => None,
@@ -97,29 +96,34 @@ impl Cudnn {
                 engine: engine.map(|engine| engine.number),
                 exhaustive: false,
             };
-            let (first, further) = ranges.split_first().expect("attention has queries");
-            let plans = form.graph(library, &first.attention).and_then(|graph| graph.plans(&search));
+            let plans = form.graph(library, &ranges[0].attention).and_then(|graph| graph.plans(&search));
             for plan in plans.inspect_err(|fault| failed = Some(fault.clone())).unwrap_or_default() {
                 let same = EngineSearch { wanted: 1, engine: Some(plan.engine), ..search };
                 let number = EngineNumber { form: number, number: plan.engine };
-                let mut ranges = vec![RangePlan { plan, starts: first.starts.clone() }];
-                let others = further.iter().try_for_each(|range| {
-                    let plan = form.graph(library, &range.attention)?.plans(&same)?.remove(0);
-                    ranges.push(RangePlan { plan, starts: range.starts.clone() });
-                    Ok(())
-                });
-                match others {
-                    Ok(()) => all.push(EngineAttention {
-                        engine: number,
-                        ranges,
-                        sums: sums.clone(),
-                        parts,
-                        steps: steps.clone(),
-                        inner: inner.clone(),
-                        copy_of_lse: copy_of_lse.clone(),
-                    }),
-                    Err(fault) => failed = Some(fault),
+                let mut plans = vec![Arc::new(plan)];
+                // The ranges after the first have equal sizes.
+                if let Some(further) = ranges.get(1) {
+                    match form.graph(library, &further.attention).and_then(|graph| graph.plans(&same)) {
+                        Ok(found) => plans.extend(found.into_iter().map(Arc::new)),
+                        Err(fault) => {
+                            failed = Some(fault);
+                            continue;
+                        }
+                    }
                 }
+                let of_range = |(number, range): (usize, &QueryRange)| RangePlan {
+                    plan: plans[number.min(1)].clone(),
+                    starts: range.starts.clone(),
+                };
+                all.push(EngineAttention {
+                    engine: number,
+                    ranges: ranges.iter().enumerate().map(of_range).collect(),
+                    sums: sums.clone(),
+                    parts,
+                    steps: steps.clone(),
+                    inner: inner.clone(),
+                    copy_of_lse: copy_of_lse.clone(),
+                });
             }
         }
         match failed {
@@ -248,9 +252,9 @@ impl EngineAttention {
                 for (sums, [of_range, sum]) in sums.iter().zip(places) {
                     // SAFETY: as above.
                     unsafe {
-                        match number.checked_sub(1).map(|further| &sums.adds[further]) {
-                            None => sums.begin.execute(&[of_range, sum], workspace, stream)?,
-                            Some(add) => add.execute(&[sum, of_range, sum], workspace, stream)?,
+                        match number {
+                            0 => sums.begin.execute(&[of_range, sum], workspace, stream)?,
+                            _ => sums.add.execute(&[sum, of_range, sum], workspace, stream)?,
                         }
                     }
                 }
@@ -269,17 +273,12 @@ impl RangeSums {
     fn new(library: &Arc<Cudnn>, piece: &FusedAttention, ranges: &[QueryRange], place: usize) -> Call<RangeSums> {
         let results = piece.tensor(place);
         let sums = Tensor::packed(DType::F32, &results.dims);
-        let last = ranges[0].attention.tensor(place);
-        let add = |range: &QueryRange| {
-            let of_range = range.attention.tensor(place);
-            let of_sums = Tensor { dims: of_range.dims, ..sums };
-            elementwise(library, Some(&of_sums), of_range, &of_sums)
-        };
+        let of_range = ranges[0].attention.tensor(place);
         Ok(RangeSums {
-            begin: elementwise(library, None, last, &sums)?,
-            adds: ranges[1..].iter().map(add).collect::<Call<_>>()?,
+            begin: elementwise(library, None, of_range, &sums)?,
+            add: elementwise(library, Some(&sums), of_range, &sums)?,
             end: elementwise(library, None, &sums, results)?,
-            bytes: [last.bytes(), sums.bytes()],
+            bytes: [of_range.bytes(), sums.bytes()],
         })
     }
 }
