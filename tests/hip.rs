@@ -343,6 +343,30 @@ fn products_of_the_other_library_agree_with_the_cpu() {
     verify(folder.path(), file, &[&RESULTS_ONLY[..], &["--set", "dtype=f64"]].concat());
 }
 
+/// Of many products whose sizes differ little, one is timed and the others take its algorithm.
+#[test]
+fn products_of_similar_sizes_share_an_algorithm() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("sizes.aorta");
+    let text = "
+        buffer x: f32[70, 24]
+        buffer w: f32[24, 8]
+        buffer y: f32[70, 8]
+        stream main
+        step { on main { for rows in 1..=70 { gemm(x[0..rows], w -> y[0..rows]) } } }";
+    std::fs::write(&path, text).expect("a file of our own");
+    let arguments = ["--observe", "off", "--config", "keep_algorithms=false"];
+    let printed = verify_with(libraries, &[], &path.display().to_string(), &arguments);
+    // 65 to 70 rows are up to 72, the next multiple of an eighth of 64.
+    let note = "product [65, 24] × [24, 8] f32: algorithm 1 of 2";
+    let line = printed.lines().find(|line| line.contains(note)).unwrap_or_else(|| panic!("{printed}"));
+    assert!(line.ends_with("; likewise 5 other products of similar sizes"), "{line}");
+    assert!(!printed.contains("product [70, 24]"), "{printed}");
+    // Few sizes up to 8 are in a class of their own.
+    assert!(printed.contains("product [7, 24] × [24, 8] f32: algorithm"), "{printed}");
+}
+
 const FILE: &str = "examples/03-dependencies.aorta";
 
 /// Runs a file with a fault. Returns the program's output.

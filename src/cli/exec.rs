@@ -115,9 +115,8 @@ fn finish(ready: &PreparedRun, role: &ProcessRole, how: DiagnosticFormat) -> Cli
     let mut run = RunContext::new(ready, role, &results);
     let (sources, on_failure, kept) = (loaded.compiled.sources.clone(), role.on_failure, results.clone());
     run.control.on_unresponsive(move |error| {
-        if kept.report_partial(&format!(
-            "the run ended early, so the figures cover only what was measured before: {error}"
-        )) {
+        let warning = format!("the run ended early, so the figures cover only what was measured before: {error}");
+        if kept.report_partial(&warning, "") {
             on_failure.leave(CliError::Exec { error: error.clone(), sources: sources.clone() });
         }
     });

@@ -8,7 +8,7 @@ use crate::base::named::named;
 use crate::base::{DType, Dims, GroupId, Nanos};
 
 use super::Tensor;
-pub use super::fused_attention::{AttentionCalls, AttentionForm, FusedAttention, QuerySums};
+pub use super::fused_attention::{AttentionCalls, AttentionForm, FusedAttention, KEY_GRADIENTS, QueryRange, QuerySums};
 
 /// A command that a backend issues to a stream. A number identifies an operand: inputs are counted first, then outputs.
 #[derive(Clone, Debug, PartialEq)]
@@ -304,6 +304,22 @@ impl Gemm {
     pub fn uses_workspace(&self) -> bool {
         [&self.a, &self.b, &self.c].iter().any(|matrix| matrix.operand == Matrix::WORKSPACE)
             || self.scales.is_some_and(|scales| scales.operands.contains(&Matrix::WORKSPACE))
+    }
+
+    /// Returns this product with each size rounded up by at most an eighth, and with an alignment instead of each stride.
+    /// Products with equal classes differ little in how fast each algorithm computes them.
+    pub fn class(&self) -> Gemm {
+        // 16 bytes is the longest load, and no element has less than one.
+        let alignment = |stride: u64| if stride == 0 { 0 } else { 1 << stride.trailing_zeros().min(4) };
+        let size = |size: u64| size.next_multiple_of((size.next_power_of_two() / 16).max(1));
+        let mut class = self.clone();
+        for size_of in [&mut class.m, &mut class.n, &mut class.k, &mut class.batch] {
+            *size_of = size(*size_of);
+        }
+        for matrix in [&mut class.a, &mut class.b, &mut class.c] {
+            (matrix.row, matrix.batch) = (alignment(matrix.row), alignment(matrix.batch));
+        }
+        class
     }
 }
 

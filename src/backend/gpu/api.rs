@@ -527,6 +527,9 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     /// memory that they may use, in bytes.
     fn products(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Self::Product>, ExecError>;
 
+    /// Whether two products, whose sizes may differ, are computed by the same algorithm.
+    fn same_algorithm(one: &Self::Product, other: &Self::Product) -> bool;
+
     /// Launches a product. `workspace` is an address and a size in bytes.
     unsafe fn multiply(
         &self,

@@ -328,6 +328,11 @@ impl<const WORDS: usize> BlasLt<WORDS> {
 }
 
 impl<const WORDS: usize> PlannedProduct<WORDS> {
+    /// Whether two products, whose sizes may differ, are computed by the same algorithm.
+    pub fn same_algorithm(&self, other: &Self) -> bool {
+        self.algorithm == other.algorithm
+    }
+
     /// Launches the product.
     ///
     /// # Safety

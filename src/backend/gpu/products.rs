@@ -5,10 +5,11 @@
 //! since the host's call takes longer than a small product.
 
 use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::base::Nanos;
+use crate::base::{Nanos, counted};
 use crate::exec::{DeviceInfo, ExecError, Fault, ImageOp};
 use crate::ops::{Arithmetic, Gemm, Launch, Matrix};
 
@@ -35,6 +36,10 @@ const MAX_ISSUE: Duration = Duration::from_millis(2);
 
 /// A later proposal replaces an earlier one only if its time is less than this multiple; a smaller gain may be noise.
 const MIN_GAIN: f64 = 0.99;
+
+/// Number of products up to which each is timed, which takes about 0.06 s for a product of 1 ms. A workload whose sizes
+/// are drawn has hundreds of products; then one of each class is timed, and the others take its algorithm.
+const MAX_TIMED: usize = 64;
 
 /// Addition to a note if a kernel computes the epilogue.
 const SEPARATE_EPILOGUE: &str = ", its epilogue by a kernel";
@@ -144,8 +149,50 @@ impl<A: Api> Context<'_, A> {
 }
 
 impl<A: Api> Chooser<'_, A> {
+    /// Chooses an algorithm for each product; `None` for one that is not required and that the library does not compute.
+    /// Calls `done` after each choice.
+    pub fn choose_products(
+        &self,
+        all: &[ImageProduct],
+        done: &dyn Fn(),
+    ) -> Result<Vec<Option<ProductChoice<A>>>, ExecError> {
+        let mut chosen: Vec<Option<ProductChoice<A>>> = Vec::with_capacity(all.len());
+        // For each class, the index of its timed product, and the number of others that take over its algorithm.
+        let mut classes: HashMap<(Gemm, u64, Vec<u32>), (usize, usize)> = HashMap::new();
+        for (index, product) in all.iter().enumerate() {
+            let lanes = product.uses.iter().map(|one| one.lane).collect();
+            let class = classes.entry((product.gemm.class(), product.reserved, lanes)).or_insert((index, 0));
+            // The entry of a timed product is its own, and it is not in the list yet.
+            let timed = chosen.get(class.0).filter(|_| all.len() > MAX_TIMED);
+            let taken = timed.and_then(Option::as_ref).and_then(|timed| self.take_over(product, timed));
+            class.1 += usize::from(taken.is_some());
+            chosen.push(match taken {
+                Some(taken) => Some(taken),
+                None => match self.choose(product) {
+                    Err(_) if !product.is_required => None,
+                    chosen => Some(chosen?),
+                },
+            });
+            done();
+        }
+        for (timed, others) in classes.into_values().filter(|(_, others)| *others > 0) {
+            if let Some(note) = chosen[timed].as_mut().and_then(|chosen| chosen.note.as_mut()) {
+                *note += &format!("; likewise {} of similar sizes", counted(others, "other product"));
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// Returns the algorithm that was chosen for another product of the same class; `None` if the library does not propose
+    /// it for this one.
+    fn take_over(&self, product: &ImageProduct, other: &ProductChoice<A>) -> Option<ProductChoice<A>> {
+        let same = |one: &Candidate<A>| one.split == other.split && A::same_algorithm(&one.algorithm, &other.product);
+        let Candidate { algorithm, split } = self.candidates(product).ok()?.into_iter().find(same)?;
+        Some(ProductChoice { product: algorithm, split, note: None })
+    }
+
     /// Chooses the algorithm of a product.
-    pub fn choose(&self, product: &ImageProduct) -> Result<ProductChoice<A>, ExecError> {
+    fn choose(&self, product: &ImageProduct) -> Result<ProductChoice<A>, ExecError> {
         let gemm = &product.gemm;
         let mut candidates = self.candidates(product)?;
         let count = candidates.len();

@@ -53,6 +53,16 @@ impl Hip {
 }
 
 impl Product {
+    /// Whether two products, whose sizes may differ, are computed by the same algorithm.
+    pub fn same_algorithm(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Product::Lt(one), Product::Lt(other)) => one.same_algorithm(other),
+            // rocBLAS chooses its algorithm itself.
+            (Product::Roc(_), Product::Roc(_)) => true,
+            _ => false,
+        }
+    }
+
     /// Launches the product.
     ///
     /// # Safety

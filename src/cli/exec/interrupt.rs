@@ -17,6 +17,11 @@ const NOTICE_TIMEOUT: Duration = Duration::from_millis(250);
 /// Maximum time that an interrupted run takes to report its measurements.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The message of an interrupted run that has no results: `how` is what [`Control::interruption`] returns.
+pub(super) fn without_results(how: &str) -> String {
+    format!("{how}; nothing was measured\n")
+}
+
 /// The reaction of this process to signals.
 pub(super) struct Interrupts {
     control: Arc<Control>,
@@ -84,7 +89,7 @@ impl Interrupts {
     /// writes to one, so a thread of its own writes the message, and a limited time is allowed for it.
     fn leave_without_results(&self) -> ! {
         if self.leads {
-            let message = format!("{}; nothing was measured\n", self.control.interruption());
+            let message = without_results(&self.control.interruption());
             let (written, end) = mpsc::channel::<()>();
             let write = move || {
                 output::eprint(&message);

@@ -11,6 +11,7 @@ use crate::measure::{self, Measured, Request, RunRecord};
 use crate::report;
 use crate::schedule::Schedule;
 
+use super::interrupt::without_results;
 use super::prepare::PreparedRun;
 use super::results::ResultOutputs;
 use super::{ExecArgs, ProcessRole};
@@ -46,7 +47,8 @@ impl<'a> RunContext<'a> {
         let (kept, interrupted) = (results.clone(), control.clone());
         role.interrupts.give_up_by(move || {
             let how = interrupted.interruption();
-            if kept.report_partial(&format!("the run was {how}: its figures come from the completed phases")) {
+            let warning = format!("the run was {how}: its figures come from the completed phases");
+            if kept.report_partial(&warning, &without_results(&how)) {
                 backend::leave(INTERRUPTED);
             }
         });

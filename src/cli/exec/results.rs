@@ -75,9 +75,9 @@ impl ResultOutputs {
         self.write(record)
     }
 
-    /// Reports the partial results with `warning`, before the process exits early. Returns false if the run's own
-    /// thread is reporting: it is not stuck and will exit by itself.
-    pub fn report_partial(&self, warning: &str) -> bool {
+    /// Reports the partial results with `warning`, before the process exits early; if there are none, prints
+    /// `without_results`. Returns false if the run's own thread is reporting: it is not stuck and will exit by itself.
+    pub fn report_partial(&self, warning: &str, without_results: &str) -> bool {
         let Some(kept) = self.take() else { return false };
         if let Partial::Some(mut record) = kept {
             record.complete = false;
@@ -85,6 +85,8 @@ impl ResultOutputs {
             if let Err(unwritable) = self.write(&mut record) {
                 output::eprint(&format!("{}\n", unwritable.text()));
             }
+        } else if self.leads {
+            output::eprint(without_results);
         }
         true
     }

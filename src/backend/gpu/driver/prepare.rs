@@ -21,7 +21,7 @@ use crate::backend::gpu::gate::{self, Gates};
 use crate::backend::gpu::host_lanes::HostLanes;
 use crate::backend::gpu::inter_process::InterProcessMemory;
 use crate::backend::gpu::kernels::{Kernels, wanted};
-use crate::backend::gpu::lower::{Args, Calls, Context, ImageProduct, Prepared, address};
+use crate::backend::gpu::lower::{Args, Calls, Context, Prepared, address};
 use crate::backend::gpu::pageable::{CapturedUses, Pageable};
 use crate::backend::gpu::peers::{self, PeerDevices};
 use crate::backend::gpu::products::{Chooser, reserved};
@@ -336,15 +336,7 @@ impl<A: Api> GpuDriver<A> {
             id_exchange.note_progress();
             stage.step();
         };
-        let choose = |product: &ImageProduct| {
-            let chosen = match chooser.choose(product) {
-                Err(_) if !product.is_required => None,
-                chosen => Some(chosen?),
-            };
-            done();
-            Ok(chosen)
-        };
-        let chosen: Result<Vec<_>, ExecError> = products.iter().map(choose).collect();
+        let chosen = chooser.choose_products(products, &done);
         // Trials of convolutions multiply by the chosen algorithms.
         let ways = chosen.and_then(|chosen| {
             chooser.chosen = chosen;
