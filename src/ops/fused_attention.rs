@@ -293,6 +293,6 @@ mod tests {
 
     #[test]
     fn causal_gradients_are_one_call() {
-        assert_eq!(gradients(65_536, 65_536, true).calls(QuerySums::Stored).ranges, [0..65_536]);
+        assert_eq!(gradients(65_536, 65_536, true).calls(QuerySums::Stored).ranges.len(), 1);
     }
 }
