@@ -457,6 +457,34 @@ fn a_run_can_be_ended_before_its_first_iteration() {
     assert_eq!(told.matches("interrupted").count(), 1, "{told}");
 }
 
+/// A run whose first iteration does not end has no results; an interruption says so.
+#[test]
+fn an_interrupted_first_iteration_has_no_results() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("stuck.aorta"), "step { spin(1us) }").expect("a file of our own");
+    let arguments = ["exec", "--backend", "hip", "--launch", "stream", "--timeout", "1000s", "stuck.aorta"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_aorta"))
+        .args(arguments)
+        .current_dir(folder.path())
+        .env("AORTA_LIBRARY_PATH", libraries)
+        .env("XDG_CACHE_HOME", KERNELS)
+        .env("HIP_DOUBLE_FAULT", "hang:1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    // Without a report from the program, only time tells that it is in the iteration.
+    std::thread::sleep(Duration::from_secs(2));
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("`kill` is there");
+    assert!(kill.success());
+    assert_eq!(finished(&mut child, &arguments), Some(130));
+    let told = std::io::read_to_string(child.stderr.take().expect("standard error is piped")).expect("it is text");
+    assert!(told.contains("interrupted"), "{told}");
+    assert!(told.ends_with("; nothing was measured\n"), "{told}");
+}
+
 /// Kernels that were compiled before another one failed are in the cache.
 #[test]
 fn each_compiled_kernel_is_kept_at_once() {

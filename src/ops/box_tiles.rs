@@ -10,15 +10,17 @@ use super::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, SECTOR};
 use super::ragged::RAGGED;
 use super::*;
 
-/// Maximum and minimum size of a box in bytes. Larger boxes have longer ranges; smaller ones give more blocks.
+/// Maximum size of a box in bytes. Larger boxes have longer ranges.
 const MOST_BYTES: u64 = 16 << 10;
+/// Size in bytes down to which boxes are halved, for more blocks.
 const LEAST_BYTES: u64 = 4 << 10;
 /// Minimum size of a tensor in bytes, so that most SMs have a box.
 const LEAST_TENSOR: u64 = 1 << 20;
 /// Size in bytes of a contiguous range beyond which longer ones gain little.
 const LONG: u64 = 256;
-/// Size in bytes of a pack, and of all banks of shared memory.
+/// Size in bytes of a pack.
 const PACK: u64 = 16;
+/// Size in bytes of one word of each bank of shared memory.
 const BANKS: u64 = 128;
 
 /// Instructions per element that is gathered, and per pack that is loaded, for its address and for shifting it: machine code for sm_90 by

@@ -54,7 +54,8 @@ pub enum QuerySums {
     Atomic,
 }
 
-/// Equal calls of a library that together compute an attention.
+/// Calls of a library that together compute an attention: equal parts of the batch and of the heads, each divided into ranges of
+/// queries.
 pub struct AttentionCalls {
     /// The attention of the first call.
     pub piece: FusedAttention,
@@ -76,11 +77,11 @@ pub struct QueryRange {
 }
 
 impl AttentionCalls {
-    /// Scratch memory of a call in bytes, with the sums of the gradients of queries over several ranges.
+    /// Scratch memory of a call in bytes. Several ranges also need memory for the sums of the gradients of keys and values.
     fn scratch(&self, sums: QuerySums) -> u64 {
         match &self.ranges[..] {
             [_] => self.piece.scratch_of(sums),
-            [.., last] => self.piece.of_queries(last).attention.scratch_of(sums) + self.piece.range_sums(),
+            [first, ..] => self.piece.of_queries(first).attention.scratch_of(sums) + self.piece.range_sums(),
             [] => 0,
         }
     }
@@ -154,23 +155,18 @@ impl FusedAttention {
     }
 
     /// Returns the fewest ranges of queries whose calls each need at most `MAX_SCRATCH` bytes, or the shortest possible ones; a
-    /// single one if the form cannot be divided. The last one is as long as any. cuDNN 9.19 has no engine that stores the gradients
+    /// single one if the form cannot be divided. All but the last have equal lengths, multiples of [`RANGE_QUERIES`]. cuDNN 9.19 has no engine that stores the gradients
     /// of causal scores of fewer queries than keys.
     fn query_ranges(&self, sums: QuerySums) -> Vec<Range<u64>> {
         let queries = self.tensor(0).dims[2];
         let divisible =
             self.form == AttentionForm::Backward && sums == QuerySums::Stored && !self.causal && self.bias().is_none();
-        let fits = |size: u64| {
-            let last = self.of_queries(&(queries - size..queries)).attention;
-            last.scratch_of(sums) + self.range_sums() <= MAX_SCRATCH
-        };
+        let fits =
+            |size: u64| self.of_queries(&(0..size)).attention.scratch_of(sums) + self.range_sums() <= MAX_SCRATCH;
         let mut sizes = (1..=queries.div_ceil(RANGE_QUERIES))
             .map(|count| queries.div_ceil(count).next_multiple_of(RANGE_QUERIES).min(queries));
         let size = if divisible { sizes.find(|&size| fits(size)).unwrap_or(RANGE_QUERIES) } else { queries };
-        let first = queries - size * ((queries - 1) / size);
-        std::iter::once(0..first)
-            .chain((first..queries).step_by(size as usize).map(|begin| begin..begin + size))
-            .collect()
+        (0..queries).step_by(size as usize).map(|begin| begin..(begin + size).min(queries)).collect()
     }
 
     /// Returns the gradients with respect to the queries of a range, and as contiguous gradients of keys and values what this range
@@ -274,8 +270,9 @@ mod tests {
             }
             assert_eq!(next, queries);
             let lengths: Vec<u64> = calls.ranges.iter().map(|range| range.end - range.start).collect();
-            assert!(lengths[1..].iter().all(|&length| length == lengths[lengths.len() - 1]), "{lengths:?}");
-            let shortest = lengths[lengths.len() - 1] <= RANGE_QUERIES;
+            assert!(lengths[..lengths.len() - 1].iter().all(|&length| length == lengths[0]), "{lengths:?}");
+            assert!(calls.ranges.iter().all(|range| range.start.is_multiple_of(RANGE_QUERIES)), "{lengths:?}");
+            let shortest = lengths[0] <= RANGE_QUERIES;
             assert!(calls.scratch(QuerySums::Stored) <= MAX_SCRATCH || shortest, "{queries} x {keys}: {lengths:?}");
         }
     }

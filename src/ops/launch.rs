@@ -309,7 +309,7 @@ impl Gemm {
     /// Returns this product with each size rounded up by at most an eighth, and with an alignment instead of each stride.
     /// Products with equal classes differ little in how fast each algorithm computes them.
     pub fn class(&self) -> Gemm {
-        // 16 bytes is the longest load, and no element has less than one.
+        // Limits the alignment to 16 elements, which have at least 16 bytes: the longest load.
         let alignment = |stride: u64| if stride == 0 { 0 } else { 1 << stride.trailing_zeros().min(4) };
         let size = |size: u64| size.next_multiple_of((size.next_power_of_two() / 16).max(1));
         let mut class = self.clone();

@@ -302,21 +302,6 @@ fn ctrl_c_does_not_wait_for_the_iteration_under_way() {
     }
 }
 
-/// A run that is stuck in its first iteration has no results; one message says so.
-#[test]
-fn an_interrupted_first_iteration_is_named() {
-    let sandbox = Sandbox::new();
-    sandbox.write("long.aorta", "step { spin(1000s) }");
-    let command = "exec long.aorta --backend host --timeout 100000s --warmup 0 --iterations 3";
-    let arguments: Vec<&str> = command.split_whitespace().collect();
-    let mut child = sandbox.command(&arguments).spawn().expect("the binary starts");
-    wait_until_used(&mut child, UNDER_WAY);
-    interrupt(&child);
-    let output = finish(child);
-    assert_eq!((output.code, output.stdout.as_str()), (Some(130), ""), "{}", output.stderr);
-    assert!(output.stderr.contains("interrupted while measuring; nothing was measured\n"), "{}", output.stderr);
-}
-
 /// A pipe without room for another byte, so that whoever writes to it blocks.
 fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     use rustix::fs::{OFlags, fcntl_setfl};

@@ -76,16 +76,16 @@ impl Cudnn {
                 [_] => vec![QueryRange { starts: vec![0; piece.operands.len()], attention: piece.clone() }],
                 _ => ranges.iter().map(|range| piece.of_queries(range)).collect(),
             };
-            let sums = match ranges.len() {
-                1 => None,
-                _ => {
-                    let [keys, values] = KEY_GRADIENTS.map(|place| RangeSums::new(library, &piece, &ranges, place));
-                    Some(Arc::new([keys?, values?]))
+            let sums = match RangeSums::of_keys_and_values(library, &piece, &ranges) {
+                Ok(sums) => sums.map(Arc::new),
+                Err(fault) => {
+                    failed = Some(fault);
+                    continue;
                 }
             };
             let copy_of_lse = if is_biased { Some(Arc::new(finite_lse(library, &piece)?)) } else { None };
             let copied = if is_biased { 4 * piece.tensor(LSE).elements() + ALIGN } else { 0 };
-            let inner = form.inner(&piece);
+            let inner = form.inner(&ranges[0].attention);
             let of_sums = sums.iter().flat_map(|sums| sums.iter().flat_map(|sums| sums.bytes));
             let left = workspace
                 .saturating_sub(inner.iter().copied().chain(of_sums).map(|bytes| bytes + ALIGN).sum::<u64>() + copied);
@@ -101,9 +101,9 @@ impl Cudnn {
                 let same = EngineSearch { wanted: 1, engine: Some(plan.engine), ..search };
                 let number = EngineNumber { form: number, number: plan.engine };
                 let mut plans = vec![Arc::new(plan)];
-                // The ranges after the first have equal sizes.
-                if let Some(further) = ranges.get(1) {
-                    match form.graph(library, &further.attention).and_then(|graph| graph.plans(&same)) {
+                // All ranges but the last have equal sizes.
+                if let Some(last) = ranges[1..].last() {
+                    match form.graph(library, &last.attention).and_then(|graph| graph.plans(&same)) {
                         Ok(found) => plans.extend(found.into_iter().map(Arc::new)),
                         Err(fault) => {
                             failed = Some(fault);
@@ -112,7 +112,7 @@ impl Cudnn {
                     }
                 }
                 let of_range = |(number, range): (usize, &QueryRange)| RangePlan {
-                    plan: plans[number.min(1)].clone(),
+                    plan: plans[usize::from(number > 0 && number + 1 == ranges.len())].clone(),
                     starts: range.starts.clone(),
                 };
                 all.push(EngineAttention {
@@ -269,6 +269,19 @@ impl EngineAttention {
 }
 
 impl RangeSums {
+    /// Compiles the sums of the gradients of keys and of values; `None` for a single range.
+    fn of_keys_and_values(
+        library: &Arc<Cudnn>,
+        piece: &FusedAttention,
+        ranges: &[QueryRange],
+    ) -> Call<Option<[RangeSums; 2]>> {
+        if ranges.len() == 1 {
+            return Ok(None);
+        }
+        let [keys, values] = KEY_GRADIENTS.map(|place| RangeSums::new(library, piece, ranges, place));
+        Ok(Some([keys?, values?]))
+    }
+
     /// Compiles the sums of the operand with this index.
     fn new(library: &Arc<Cudnn>, piece: &FusedAttention, ranges: &[QueryRange], place: usize) -> Call<RangeSums> {
         let results = piece.tensor(place);
@@ -284,7 +297,7 @@ impl RangeSums {
 }
 
 /// Compiles the graph that converts `x` to the type of `y`, or adds it to `to`. Operands in the order of their addresses:
-/// `to` if there is one, `x`, `y`. It needs no workspace.
+/// `to` if there is one, `x`, `y`. The graph needs no workspace.
 fn elementwise(library: &Arc<Cudnn>, to: Option<&Tensor>, x: &Tensor, y: &Tensor) -> Call<EnginePlan> {
     // The library has engines for functions of elements whose second dimension is contiguous.
     let turned = |sizes: Sizes| [sizes[0], sizes[3], sizes[1], sizes[2]];

@@ -189,9 +189,9 @@ impl<A: Api> Chooser<'_, A> {
             }
         }
         let (term, workspace) = (work.term(), self.workspaces[uses[0].lane as usize].1);
-        let found = match self.api.engines(work, workspace, self.candidates, None) {
-            Ok(found) => found,
-            Err(_) if has_products => Vec::new(),
+        let (found, lacking) = match self.api.engines(work, workspace, self.candidates, None) {
+            Ok(found) => (found, None),
+            Err(why) if has_products => (Vec::new(), Some(why)),
             Err(why) => {
                 let note = format!("{what}: kernels of aorta, since {library} has no {term}: {why}");
                 return Ok((Way::Kernels, note));
@@ -200,7 +200,11 @@ impl<A: Api> Chooser<'_, A> {
         let issue = |way: Way<&A::Engine>, number, stream| self.issue_use(operation, way, number, stream);
         let (lanes, flops) = (uses.iter().map(|one| one.lane).collect(), work.flops());
         let trial = Trial { what, library, term, lanes, flops, has_products, issue: &issue };
-        let TrialResult { way, time, note } = self.fastest(&trial, found)?;
+        let TrialResult { way, time, mut note } = self.fastest(&trial, found)?;
+        if let Some(why) = lacking.filter(|_| !library.is_empty()) {
+            note += &format!("; {library} has no {term}: {why}");
+        }
+        // Only choices of attention are stored, which has no products.
         if let Some(time) = time {
             let engine = if let Way::Candidate(engine) = &way { Some(A::engine_number(engine)) } else { None };
             disk_cache::store(stored.as_deref(), &StoredChoice::of_engine(engine, time).packed());

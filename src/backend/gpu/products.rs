@@ -159,11 +159,13 @@ impl<A: Api> Chooser<'_, A> {
         let mut chosen: Vec<Option<ProductChoice<A>>> = Vec::with_capacity(all.len());
         // For each class, the index of its timed product, and the number of others that take over its algorithm.
         let mut classes: HashMap<(Gemm, u64, Vec<u32>), (usize, usize)> = HashMap::new();
+        let required = all.iter().filter(|product| product.is_required).count();
         for (index, product) in all.iter().enumerate() {
+            let count = if product.is_required { required } else { all.len() };
             let lanes = product.uses.iter().map(|one| one.lane).collect();
             let class = classes.entry((product.gemm.class(), product.reserved, lanes)).or_insert((index, 0));
             // The entry of a timed product is its own, and it is not in the list yet.
-            let timed = chosen.get(class.0).filter(|_| all.len() > MAX_TIMED);
+            let timed = chosen.get(class.0).filter(|_| count > MAX_TIMED);
             let taken = timed.and_then(Option::as_ref).and_then(|timed| self.take_over(product, timed));
             class.1 += usize::from(taken.is_some());
             chosen.push(match taken {

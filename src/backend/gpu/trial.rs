@@ -73,10 +73,10 @@ impl<A: Api> Chooser<'_, A> {
         Ok(began.elapsed())
     }
 
-    /// Returns the fastest of the candidates, the kernels and the matrix products. A way that fails is skipped; an error if the kernels
-    /// and all others fail.
+    /// Returns the fastest of the candidates, the kernels and the matrix products. Skips ways that fail, and returns an error only if
+    /// all fail.
     ///
-    /// If a setting permits one candidate only, takes the first candidate that runs, without timing it.
+    /// If a setting permits one candidate only, takes the first candidate that runs, without timing it, and no matrix products.
     pub fn fastest<C>(&self, trial: &Trial<C>, candidates: Vec<C>) -> Result<TrialResult<C>, ExecError> {
         let Trial { what, library, term, lanes, flops, has_products, issue } = trial;
         let count = candidates.len();

@@ -325,11 +325,11 @@ impl Api for Hip {
         self.algorithms(gemm, workspace, wanted)
     }
 
-    #[inline]
     fn same_algorithm(one: &Product, other: &Product) -> bool {
         one.same_algorithm(other)
     }
 
+    #[inline]
     unsafe fn multiply(&self, product: &Product, operands: Addresses, workspace: (u64, u64), stream: Stream) -> Call {
         // SAFETY: the caller vouches for memory and stream.
         unsafe { product.multiply(operands, workspace, stream) }

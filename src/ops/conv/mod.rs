@@ -136,6 +136,14 @@ impl Operation for Conv {
         kernel::launches(spec)
     }
 
+    /// Returns the launches without matrix products, whose results and copies lie in the workspace.
+    fn sparing_launch(&self, spec: &Spec) -> Option<Vec<Launch>> {
+        let mut launches = self.launch(spec);
+        let [Launch::Conv(_, kernels, products)] = &mut launches[..] else { return None };
+        kernels.truncate(products.take()?.first_kernel);
+        Some(launches)
+    }
+
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         match self {
             Conv::Forward => backward::conv(rule),

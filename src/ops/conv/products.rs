@@ -1,10 +1,10 @@
 //! Convolutions of kernels with one element as matrix products of the vendor's library.
 //!
 //! Each sample is a product of the weights, of [channels of `y`, channels of `x`], and of the sample's [channels, positions], whose
-//! positions are contiguous. So a batch with a product for each sample reads and writes the tensors as they lie, and no kernel copies
-//! them with the channels last, as engines of the library do. With a stride, a kernel first copies the elements of `x` that windows cover
-//! to the workspace. The gradient of the weights is a sum over the samples: the products
-//! lie in the workspace, and a kernel adds them up in a fixed order.
+//! positions are contiguous. A batch with one product for each sample reads and writes the tensors as they lie. No kernel copies them
+//! with the channels last, as engines of the library do. With a stride, a kernel first copies the elements of `x` that windows cover to
+//! the workspace. The gradient of the weights is a sum over the samples: the products lie in the workspace, and a kernel adds them up
+//! in a fixed order.
 
 use super::super::kernel::compute_type;
 use super::super::launch::{Gemm, Matrix};

@@ -415,8 +415,8 @@ fn spare_workspaces<A: Api>(api: &A, image: &mut Image) -> Result<Vec<String>, E
     }
     let (before, after) = (Bytes(before), Bytes(needed(image)));
     Ok(vec![format!(
-        "{} without aligned copies of the factors, for which the device lacks memory: {after} of workspace instead of {before}",
-        counted(spared, "product")
+        "{} in a form with less workspace, since the device lacks memory: {after} of workspace instead of {before}",
+        counted(spared, "operation")
     )])
 }
 

@@ -43,12 +43,13 @@ impl FrontEnd {
         // A front end that has been free for longer launches no earlier.
         digest.moment((*free).max(now - times.switch));
         digest.word(queue.map_or(u64::MAX, u64::from));
+        digest.size(ready.len());
         digest.words(ready.iter().copied());
         digest.word(*is_reserved);
     }
 
     /// Removes and returns the queue to serve next: the present one as long as its head is ready, then the one that has been ready for
-    /// the longest time.
+    /// the longest time. The choice is made when the launch before it begins.
     fn next(&mut self) -> Option<u32> {
         let present = self.ready.iter().position(|&queue| Some(queue) == self.queue);
         self.ready.remove(present.unwrap_or(0))

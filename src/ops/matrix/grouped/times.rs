@@ -141,9 +141,9 @@ impl Tiling {
         let (even, full_rounds) = (all_steps / at_once, self.tiles_of(lengths) / at_once);
         // The first block takes the first tile of each round. No other tile of the round has more steps.
         let (mut tiles, mut whole) = (0u64, 0);
-        // Number of tiles that are whole if blocks share others, and their steps: those of rounds until a block has the mean of all.
+        // Whole tiles that blocks compute before they share the rest, and steps of a block for them: full rounds up to the mean of all blocks.
         let (mut own, mut own_steps, mut is_own) = (0, 0, true);
-        // Steps of whole tiles in any order: if those of a size or larger are more than there are blocks, some block takes several.
+        // Lower bound for any order of whole tiles: if more tiles than blocks have this many steps, some block computes two of them.
         let mut least = even;
         for &(steps, count) in &runs {
             let first = tiles.div_ceil(at_once);
