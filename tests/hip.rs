@@ -343,7 +343,7 @@ fn products_of_the_other_library_agree_with_the_cpu() {
     verify(folder.path(), file, &[&RESULTS_ONLY[..], &["--set", "dtype=f64"]].concat());
 }
 
-/// Of many products whose sizes differ little, one is timed and the others take its algorithm.
+/// Many products whose sizes differ little share the algorithm of the one that is timed.
 #[test]
 fn products_of_similar_sizes_share_an_algorithm() {
     let Some(libraries) = doubles::cpu() else { return };

@@ -153,7 +153,10 @@ fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticForma
     }
     let mut warnings = None;
     let mut failures: Vec<(CliError, Vec<u32>)> = Vec::new();
-    for &world in &args.ranks {
+    let mut numbers = args.ranks.clone();
+    numbers.sort_unstable();
+    numbers.dedup();
+    for &world in &numbers {
         match check_world(&text, (world, warnings.is_none()), args, settings, how) {
             Ok(found) => warnings = Some(warnings.unwrap_or(0) + found),
             Err(error) => match failures.iter_mut().find(|(known, _)| known.is_same(&error)) {
@@ -162,7 +165,7 @@ fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticForma
             },
         }
     }
-    let several = args.ranks.len() > 1;
+    let several = numbers.len() > 1;
     let mut last: Option<CliError> = None;
     for (mut error, worlds) in failures {
         if let CliError::Source { note, .. } = &mut error

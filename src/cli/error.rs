@@ -19,7 +19,7 @@ pub enum CliError {
     Source {
         diagnostics: Vec<BoxedDiagnostic>,
         sources: Arc<SourceMap>,
-        /// What follows the number of mistakes: the command that reports the same ones, or the numbers of ranks with them.
+        /// Text after the number of mistakes: the command that reports the same ones, or the numbers of ranks with them.
         note: String,
     },
     Input(InputError),

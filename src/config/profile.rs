@@ -358,7 +358,7 @@ impl Profile {
             ("host_memory.bandwidth", &self.host_memory.bandwidth),
         ];
         let mut bad = |path: &[&str], value: f64, why: &str| {
-            let help = "write a number from 0 on in the profile; the shipped profiles show usual values".to_owned();
+            let help = "write a number above 0 in the profile; the shipped profiles show usual values".to_owned();
             let (name, value, why) = (path.join("."), value.to_string(), why.to_owned());
             mistakes.add(path, ConfigError::BadValue { name, value, why, help });
         };

@@ -198,8 +198,8 @@ impl<'a> Analyzer<'a> {
         let names: FxHashSet<usize> = found.iter().map(ModelError::offset).collect();
         found.into_iter().for_each(|error| self.error(error));
         self.bad_names = names;
-        let independent = self.mistakes.len();
         self.parameters();
+        let independent = self.mistakes.len();
         for decl in &self.ast.decls {
             self.declaration(decl);
         }

@@ -211,15 +211,16 @@ impl<'a> Analyzer<'a> {
         self.mistakes.raised == raised
     }
 
-    /// Checks the types in the signatures of definitions that name no parameter of theirs, and so are the same in every call.
+    /// Checks the types in the signatures of definitions that consist of element types and numbers, and so are the same in every call.
     pub(super) fn signatures(&mut self) {
         for decl in &self.ast.decls {
             let DeclKind::Def { signature, .. } = &decl.kind else { continue };
             let params = || signature.inputs.iter().chain(&signature.outputs);
             for ty in params().filter_map(|param| param.ty.as_ref()) {
                 let mut depends = false;
+                // Other names may have no value here, or only values that a condition around the calls excludes.
                 walk::expr(ty, &mut |part| {
-                    depends |= part.as_name().is_some_and(|symbol| params().any(|param| param.name.symbol == symbol));
+                    depends |= part.as_name().is_some_and(|symbol| DType::from_name(self.names.name(symbol)).is_none());
                 });
                 if !depends {
                     self.tensor_type(ty);

@@ -300,7 +300,7 @@ impl<'a> Analyzer<'a> {
             [] => Some("it has no outputs and no labels inside".to_owned()),
             _ if self.is_gradient(span) && suggest::nearest(&text, known.iter().map(String::as_str)).is_none() => {
                 Some(format!(
-                    "known here: {}; `{GRADIENT}` computes the gradients that its arrow names, or all without one",
+                    "`{name}` has {}; to get `{text}`, name it after the arrow of `{GRADIENT}` too, or leave the arrow out for all gradients",
                     suggest::listed(&known.iter().map(String::as_str).collect::<Vec<_>>())
                 ))
             }

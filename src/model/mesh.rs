@@ -23,7 +23,7 @@ pub(super) const MEMBERS: [&str; 2] = ["rank", "size"];
 impl Analyzer<'_> {
     /// Analyzes `mesh dp = 2, tp = 4`: the last factor varies fastest with the rank.
     pub(super) fn mesh(&mut self, factors: &[Binding], at: SrcSpan) {
-        // The number of ranks has been refused already.
+        // A failed requirement leaves groups unknown, so that later conditions about them are not reported.
         if self.mistakes.has_requirement() {
             return factors.iter().for_each(|factor| self.scopes.declare(factor.name.symbol, Value::Unknown));
         }

@@ -171,10 +171,10 @@ pub(super) fn input_instead(name: &str) -> Option<&'static str> {
 /// Help for a dimension that is given to an operation of the last one.
 pub(super) fn last_dimension(of: &str) -> String {
     let other = match of {
-        "softmax" => "`layers.softmax_along(x, 0 -> y)`, after `use std.layers`, works along another one",
+        "softmax" => "`layers.softmax_along(x, 0 -> y)`, after `use std.layers`, works along dimension 0",
         _ => "`transpose` brings another one there",
     };
-    format!("`{of}` works along the last dimension: {other}")
+    format!("`{of}` works along the last dimension, which is not written; {other}")
 }
 
 /// Help for an unknown option of `of`, given the known ones.
@@ -352,8 +352,8 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
             .to_owned();
     }
     if name == "_" {
-        return "`_` discards an output and has no value: give the operation a label, and write the label; an `if` that chooses between \
-                `_` and another output goes around the whole call"
+        return "`_` discards an output and has no value: give the operation a label, and write the label; to discard an output \
+                only in some cases, write two calls: `if c { f(x -> y) } else { f(x -> _) }`"
             .to_owned();
     }
     if place == NameRole::Any && name.len() > 1 && crate::base::units::unit(name).is_some() {

@@ -32,7 +32,9 @@ fn formatted(text: &str) -> String {
 /// Each case is a badly written text; its snapshot shows it beside its formatted form.
 #[test]
 fn cases() {
-    for (path, text) in shipped::below(&["tests/format/cases"], "aorta") {
+    let cases = shipped::below(&["tests/format/cases"], "aorta");
+    assert!(!cases.is_empty());
+    for (path, text) in cases {
         let errors = format(&text).errors.len();
         let says = if errors == 0 { String::new() } else { format!(" ({errors} errors)") };
         let shown = format!("{text}\n--- formatted{says} ---\n\n{}", formatted(&text));

@@ -22,6 +22,19 @@ pub(super) fn without_results(how: &str) -> String {
     format!("{how}; nothing was measured\n")
 }
 
+/// Prints a message to standard error before the process ends. Standard error may be a full pipe, or locked by a thread that
+/// writes to one, so a thread of its own writes the message, and a limited time is allowed for it.
+pub(super) fn print_in_time(message: String) {
+    let (written, end) = mpsc::channel::<()>();
+    let write = move || {
+        output::eprint(&message);
+        drop(written);
+    };
+    if Builder::new().spawn(write).is_ok() {
+        let _ = end.recv_timeout(NOTICE_TIMEOUT);
+    }
+}
+
 /// The reaction of this process to signals.
 pub(super) struct Interrupts {
     control: Arc<Control>,
@@ -85,19 +98,10 @@ impl Interrupts {
         let _ = Builder::new().name("interrupt".to_owned()).spawn(end);
     }
 
-    /// Says what was under way, and ends the process. Standard error may be a full pipe, or locked by a thread that
-    /// writes to one, so a thread of its own writes the message, and a limited time is allowed for it.
+    /// Says what was under way, and ends the process.
     fn leave_without_results(&self) -> ! {
         if self.leads {
-            let message = without_results(&self.control.interruption());
-            let (written, end) = mpsc::channel::<()>();
-            let write = move || {
-                output::eprint(&message);
-                drop(written);
-            };
-            if Builder::new().spawn(write).is_ok() {
-                let _ = end.recv_timeout(NOTICE_TIMEOUT);
-            }
+            print_in_time(without_results(&self.control.interruption()));
         }
         backend::leave(INTERRUPTED)
     }

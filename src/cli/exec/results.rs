@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::config::Expected;
 use crate::measure::RunRecord;
 
+use super::interrupt::print_in_time;
 use super::prepare::PreparedRun;
 use crate::cli::error::CliError;
 use crate::cli::expected::{self, ExpectedArgs};
@@ -86,7 +87,7 @@ impl ResultOutputs {
                 output::eprint(&format!("{}\n", unwritable.text()));
             }
         } else if self.leads {
-            output::eprint(without_results);
+            print_in_time(without_results.to_owned());
         }
         true
     }

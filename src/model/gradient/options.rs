@@ -2,6 +2,7 @@
 
 use crate::base::{DType, counted};
 use crate::ops::OpError;
+use crate::syntax::ast::ExprKind;
 use crate::syntax::ast::{Call, Expr};
 
 use super::super::analyzer::Analyzer;
@@ -72,16 +73,22 @@ impl Analyzer<'_> {
             other => return self.wrong_type(expected, &other, expr.span),
         };
         let mut values = Vec::with_capacity(items.len());
-        for item in items.iter() {
+        for (place, item) in items.iter().enumerate() {
+            // A list can also be a name.
+            let span = if let ExprKind::List(parts) = &expr.kind { parts[place].span } else { expr.span };
             match item {
                 Value::Bool(value) => values.push(*value),
-                other => return self.wrong_type(expected, other, expr.span),
+                other => return self.wrong_type("`true` or `false`", other, span),
             }
         }
         if values.len() != call.outputs.len() {
             let (outputs, given) = (counted(call.outputs.len(), "output"), counted(values.len(), "value"));
             let why = format!("it has {given} for {outputs}");
-            let help = "write one value for all outputs, or a list with one for each, also for `_`".into();
+            let help = match call.outputs.is_empty() {
+                true => "name the outputs: `grad(f, 1, accumulate: [true, false] -> dx, dw)`",
+                false => "write one value for all outputs, or a list with one for each, also for `_`",
+            };
+            let help = help.into();
             let at = expr.span.into();
             return self.fail(OpError::Option { op: GRADIENT, option: "accumulate", why, help, at });
         }

@@ -127,7 +127,9 @@ fn slice(place: &FailurePoint) -> Option<String> {
     match (bracket, behind_dots) {
         (true, true) if place.rest.starts_with('.') => help("write `..` once for each dimension: `x[.., .., 0]`"),
         (true, _) if colon || behind_dots => help(SLICE),
-        _ if behind_dots || colon && place.lead() == "for" => help("a range is written `0..n`, `0..=n` with its end"),
+        _ if behind_dots || colon && place.lead() == "for" => {
+            help("a range is written `0..n`, or `0..=n` to include the end")
+        }
         _ => None,
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn random_lengths(shape: &Shape) -> Lengths {
 mod tests {
     use super::*;
 
-    /// Both divisions have all groups, the longest first, and nearly the whole dimension.
+    /// Each division has all groups, the longest first, and nearly the whole dimension.
     #[test]
     fn divisions_have_all_groups() {
         for (groups, rows) in [(1, 5), (3, 3906), (63, 9000), (100, 40), (1024, 131_072)] {
