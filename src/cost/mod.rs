@@ -203,7 +203,8 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                         .max(thread_time(cost, grid, cached, profile));
                     // Blocks on one unit hide each other's latencies, but not those of one block.
                     let alone = if cost.alternates {
-                        alternating_time(cost, grid, beside, arithmetic / beside, profile)
+                        let together = if cost.rate_alone { beside } else { 1.0 };
+                        alternating_time(cost, grid, together, arithmetic / beside, profile)
                             + latency_time(cost, grid, cached, profile)
                     } else if cost.exchanges > 0.0 {
                         // Threads that exchange what they have read write it after that, so a block moves its bytes and computes in turn.
