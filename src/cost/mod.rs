@@ -203,7 +203,9 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                         .max(thread_time(cost, grid, cached, profile));
                     // Blocks on one unit hide each other's latencies, but not those of one block.
                     let alone = if cost.alternates {
-                        arithmetic / beside + thread_time(cost, grid, cached, profile)
+                        let together = if cost.rate_alone { beside } else { 1.0 };
+                        alternating_time(cost, grid, together, arithmetic / beside, profile)
+                            + latency_time(cost, grid, cached, profile)
                     } else if cost.exchanges > 0.0 {
                         // Threads that exchange what they have read write it after that, so a block moves its bytes and computes in turn.
                         unit_time(cost, grid, profile) + thread_time(cost, grid, cached, profile)
@@ -318,15 +320,29 @@ fn issue_time(cost: &Cost, grid: Grid, beside: f64, profile: &Profile) -> f64 {
     issued.max(special) * profile.units.value() * beside / grid.blocks as f64 * 1e9
 }
 
-/// Time in ns of a block that has a unit to itself: its instructions, each of which waits for the one before it, and its accesses to
-/// memory, exchanges between threads and waits for other blocks, one after the other.
+/// Time in ns of this many blocks on a unit that multiply for `multiplied` ns each and execute their instructions in turn.
+///
+/// The matrix units of a compute unit and its schedulers each serve one block after the other, so that one block multiplies while another
+/// executes instructions. Blocks begin together: the first has no product of another to overlap with, nor the last its instructions.
+/// A single block overlaps nothing.
+fn alternating_time(cost: &Cost, grid: Grid, beside: f64, multiplied: f64, profile: &Profile) -> f64 {
+    let issued = issue_time(cost, grid, 1.0, profile);
+    beside * multiplied.max(issued) + multiplied.min(issued)
+}
+
+/// Time in ns of a block that has a unit to itself: its instructions and [`latency_time`].
 fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
+    issue_time(cost, grid, 1.0, profile) + latency_time(cost, grid, cached, profile)
+}
+
+/// Latencies of a block in ns: each instruction waits for the one before it, and accesses to memory, exchanges between threads and waits
+/// for other blocks follow one after the other.
+fn latency_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
     let each = grid.threads.map_or(0.0, |threads| cost.instructions / (grid.blocks * threads) as f64);
     // The first access of the first blocks is part of the launch's latency.
     let first = if grid.blocks as f64 > grid.fit() * profile.units.value() { 1.0 } else { 0.0 };
     let wait = cached * profile.cache_wait.value() + (1.0 - cached) * profile.memory_wait.value();
-    issue_time(cost, grid, 1.0, profile)
-        + each * profile.instruction_latency.value()
+    each * profile.instruction_latency.value()
         + (cost.waits + first) * wait
         + cost.exchanges * profile.block_exchange.value()
         + cost.handoffs * profile.block_handoff.value()

@@ -50,6 +50,9 @@ pub struct Cost {
     /// True if a block multiplies and executes `instructions` in turn, such as attention, which needs the scores of a tile for their
     /// exponentials, and these for its second product. False if both overlap.
     pub alternates: bool,
+    /// True if the rate of the products is that of one block on an SM or compute unit, so that several blocks also wait for each other's
+    /// products and instructions; false if the rate includes this. Only for work that `alternates`.
+    pub rate_alone: bool,
     /// How the vendor's library tiles a matrix product; the default for other work.
     pub tiling: Tiling,
     /// A fixed duration, independent of the device; `None` for work whose duration depends on the device.
@@ -115,6 +118,7 @@ impl std::iter::Sum for Cost {
             share: a.share.max(b.share),
             matrix: a.matrix.or(b.matrix),
             alternates: a.alternates || b.alternates,
+            rate_alone: a.rate_alone || b.rate_alone,
             tiling: Tiling {
                 flops: a.tiling.flops + b.tiling.flops,
                 shares_depth: a.tiling.shares_depth || b.tiling.shares_depth,

@@ -33,7 +33,8 @@ const PER_SCORE: f64 = 6.0;
 const PER_PART: u64 = 4;
 const PER_MERGE: u64 = 30;
 
-/// Throughput of the products of these kernels divided by that of the library's products: the tiles of the kernels are smaller.
+/// Throughput of the products of these kernels divided by that of the library's products: the tiles of the kernels are smaller. With
+/// [`MANY_ROWS`], it is that of one block on an SM.
 const RATE: f64 = 0.8;
 
 /// Time in ns of one block on an SM of an H100: per operation of its products, per instruction that it issues, and per instruction of one
@@ -220,6 +221,7 @@ impl ForwardPartition {
             share,
             matrix,
             alternates: matrix.is_some(),
+            rate_alone: self.tiles.as_ref().is_some_and(|tiles| tiles.rows == MANY_ROWS),
             tiling: Tiling { flops: multiplied, ..Tiling::default() },
             ..Cost::default()
         }
