@@ -305,22 +305,6 @@ impl Gemm {
         [&self.a, &self.b, &self.c].iter().any(|matrix| matrix.operand == Matrix::WORKSPACE)
             || self.scales.is_some_and(|scales| scales.operands.contains(&Matrix::WORKSPACE))
     }
-
-    /// Returns this product with each size rounded up by at most an eighth, and with an alignment instead of each stride.
-    /// Products with equal classes differ little in how fast each algorithm computes them.
-    pub fn class(&self) -> Gemm {
-        // Limits the alignment to 16 elements, which have at least 16 bytes: the longest load.
-        let alignment = |stride: u64| if stride == 0 { 0 } else { 1 << stride.trailing_zeros().min(4) };
-        let size = |size: u64| size.next_multiple_of((size.next_power_of_two() / 16).max(1));
-        let mut class = self.clone();
-        for size_of in [&mut class.m, &mut class.n, &mut class.k, &mut class.batch] {
-            *size_of = size(*size_of);
-        }
-        for matrix in [&mut class.a, &mut class.b, &mut class.c] {
-            (matrix.row, matrix.batch) = (alignment(matrix.row), alignment(matrix.batch));
-        }
-        class
-    }
 }
 
 /// A convolution of contiguous tensors: `x` is [samples, channels, spatial…], `w` is [channels of `y`, channels of `x` per

@@ -163,7 +163,7 @@ impl<A: Api> Chooser<'_, A> {
         for (index, product) in all.iter().enumerate() {
             let count = if product.is_required { required } else { all.len() };
             let lanes = product.uses.iter().map(|one| one.lane).collect();
-            let class = classes.entry((product.gemm.class(), product.reserved, lanes)).or_insert((index, 0));
+            let class = classes.entry((class(&product.gemm), product.reserved, lanes)).or_insert((index, 0));
             // The entry of a timed product is its own, and it is not in the list yet.
             let timed = chosen.get(class.0).filter(|_| count > MAX_TIMED);
             let taken = timed.and_then(Option::as_ref).and_then(|timed| self.take_over(product, timed));
@@ -450,6 +450,22 @@ impl StoredChoice {
     }
 }
 
+/// Returns a product with each size rounded up by at most an eighth, and with an alignment instead of each stride.
+/// Products with equal classes differ little in how fast each algorithm computes them.
+fn class(gemm: &Gemm) -> Gemm {
+    // Limits the alignment to 16 elements, which have at least 16 bytes: the longest load.
+    let alignment = |stride: u64| if stride == 0 { 0 } else { 1 << stride.trailing_zeros().min(4) };
+    let size = |size: u64| size.next_multiple_of((size.next_power_of_two() / 16).max(1));
+    let mut class = gemm.clone();
+    for size_of in [&mut class.m, &mut class.n, &mut class.k, &mut class.batch] {
+        *size_of = size(*size_of);
+    }
+    for matrix in [&mut class.a, &mut class.b, &mut class.c] {
+        (matrix.row, matrix.batch) = (alignment(matrix.row), alignment(matrix.batch));
+    }
+    class
+}
+
 fn describe(gemm: &Gemm) -> String {
     let batch = if gemm.batch > 1 { format!("{} × ", gemm.batch) } else { String::new() };
     format!("{batch}[{}, {}] × [{}, {}] {}", gemm.m, gemm.k, gemm.k, gemm.n, gemm.arithmetic.name())
@@ -458,6 +474,7 @@ fn describe(gemm: &Gemm) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::DType;
 
     #[test]
     fn a_choice_of_another_form_is_ignored() {
@@ -468,5 +485,31 @@ mod tests {
             assert_eq!(StoredChoice::unpacked(&bytes[..length]), None, "cut to {length}");
         }
         assert_eq!(StoredChoice::unpacked(&[&bytes[..], &[0]].concat()), None);
+    }
+
+    #[test]
+    fn sizes_of_a_class_differ_by_at_most_an_eighth() {
+        let matrix =
+            |row| Matrix { operand: 0, offset: 0, dtype: DType::F32, row, transposed: false, batch: 0, align: 16 };
+        let gemm = |m: u64, row: u64| Gemm {
+            m,
+            n: 24,
+            k: 8,
+            batch: 1,
+            a: matrix(row),
+            b: matrix(24),
+            c: matrix(24),
+            arithmetic: Arithmetic::F32,
+            accumulate: false,
+            epilogue: None,
+            scales: None,
+        };
+        for m in 1..5000 {
+            let rounded = class(&gemm(m, 8)).m;
+            assert!(m <= rounded && 8 * rounded <= 9 * m, "{m}: {rounded}");
+        }
+        assert_eq!(class(&gemm(65, 48)), class(&gemm(70, 16)));
+        // Rows that are not aligned alike are loaded in another way.
+        assert_ne!(class(&gemm(65, 48)), class(&gemm(70, 9)));
     }
 }

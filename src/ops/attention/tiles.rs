@@ -19,9 +19,9 @@ pub const MAX_SPLITS: u64 = 256;
 /// while the others are loaded.
 pub const STAGES: u64 = 2;
 
-/// Number of blocks with fewer than [`MANY_ROWS`] rows that a compute unit shall hold; the keys are divided into enough
-/// parts for them. With [`MANY_ROWS`] it is one if heads are wider than [`NARROW`]. More blocks would fit with at most [`SMALL_ROWS`], but two load as
-/// much as the memory provides, and clusters need room.
+/// Number of blocks that a compute unit should hold at the same time. Blocks with [`MANY_ROWS`] rows and heads wider than [`NARROW`]
+/// have a compute unit to themselves. More blocks with at most [`SMALL_ROWS`] rows would fit, but two load as much as the memory provides,
+/// and clusters need room.
 pub const RESIDENT: u64 = 2;
 
 /// Largest head dimension for which an SM holds two blocks with [`MANY_ROWS`] rows and `wgmma`: a thread then has 32 scores and 32 sums,
