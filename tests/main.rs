@@ -36,6 +36,7 @@ mod hip;
 mod hip_counters;
 mod hip_devices;
 mod hip_host_streams;
+mod hip_interrupts;
 mod hip_records;
 mod host_streams;
 mod injected;
