@@ -33,7 +33,7 @@ pub struct Request<'a> {
     /// Called with the incomplete results before each further phase. A phase may never return; results that were not
     /// saved would be lost with the process.
     pub keep: &'a dyn Fn(Measured),
-    /// Result of [`Request::cached`], which several records of one run need.
+    /// Result of `Request::cached`, which several records of one run need.
     pub shares: OnceCell<Vec<CachedShares>>,
 }
 
