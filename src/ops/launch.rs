@@ -8,7 +8,7 @@ use crate::base::named::named;
 use crate::base::{DType, Dims, GroupId, Nanos};
 
 use super::Tensor;
-pub use super::fused_attention::{AttentionCalls, AttentionForm, FusedAttention, KEY_GRADIENTS, QueryRange, QuerySums};
+pub use super::fused_attention::{AttentionCalls, AttentionForm, FusedAttention, QuerySums};
 
 /// A command that a backend issues to a stream. A number identifies an operand: inputs are counted first, then outputs.
 #[derive(Clone, Debug, PartialEq)]

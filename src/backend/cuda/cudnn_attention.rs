@@ -2,15 +2,13 @@
 //!
 //! The library recognizes these graphs by their form and computes each with kernels that keep scores in on-chip memory.
 //! The gradients of queries are computed by a product with the gradients of all scores, which are stored in the
-//! workspace; for long sequences by ranges of queries, whose contributions are added up one after the other. With
-//! `deterministic: false`, the library may also sum them with atomics, in an arbitrary order.
+//! workspace. With `deterministic: false`, the library may also sum them with atomics, in an arbitrary order.
 
 use std::sync::Arc;
 
 use crate::backend::gpu::runtime::Stream;
 use crate::backend::gpu::{Call, EngineNumber};
-use crate::base::DType;
-use crate::ops::{AttentionCalls, AttentionForm, FusedAttention, KEY_GRADIENTS, QueryRange, QuerySums, Tensor};
+use crate::ops::{AttentionCalls, AttentionForm, FusedAttention, QuerySums};
 
 use super::cudnn::Cudnn;
 use super::cudnn_graph::{
@@ -23,10 +21,7 @@ const ENGINES: usize = 2;
 /// Attention, or its gradients, by one engine of the library.
 pub struct EngineAttention {
     pub engine: EngineNumber,
-    /// The plans of the ranges of queries; a single one unless the calls are divided.
-    ranges: Vec<RangePlan>,
-    /// Sums of the gradients of keys and values over the ranges; `None` for a single one.
-    sums: Option<Arc<[RangeSums; 2]>>,
+    plan: EnginePlan,
     /// Number of parts of the batch and of the heads, each of which is a call, and bytes between the parts of each operand.
     parts: [u64; 2],
     steps: Vec<[u64; 2]>,
@@ -34,25 +29,6 @@ pub struct EngineAttention {
     inner: Vec<u64>,
     /// Copies `lse` to the workspace, for gradients with a bias; `None` without one.
     copy_of_lse: Option<Arc<EnginePlan>>,
-}
-
-/// The plan of a range of queries.
-struct RangePlan {
-    plan: Arc<EnginePlan>,
-    /// For each operand, bytes from its begin to that of the range's part.
-    starts: Vec<u64>,
-}
-
-/// Adds up the gradients of keys, or of values, over ranges of queries in `f32`, in the order of the ranges.
-struct RangeSums {
-    /// Converts the gradients of the first range to the sums.
-    begin: EnginePlan,
-    /// Adds the gradients of a further range to the sums.
-    add: EnginePlan,
-    /// Rounds the sums to the gradients.
-    end: EnginePlan,
-    /// Sizes in bytes of the gradients of a range and of the sums.
-    bytes: [u64; 2],
 }
 
 impl Cudnn {
@@ -71,59 +47,34 @@ impl Cudnn {
             if engine.is_some_and(|engine| engine.form != number) {
                 continue;
             }
-            let AttentionCalls { piece, parts, steps, ranges } = attention.calls(form.sums());
-            let ranges: Vec<QueryRange> = match &ranges[..] {
-                [_] => vec![QueryRange { starts: vec![0; piece.operands.len()], attention: piece.clone() }],
-                _ => ranges.iter().map(|range| piece.of_queries(range)).collect(),
-            };
-            let sums = match RangeSums::of_keys_and_values(library, &piece, &ranges) {
-                Ok(sums) => sums.map(Arc::new),
-                Err(fault) => {
-                    failed = Some(fault);
-                    continue;
-                }
-            };
+            let AttentionCalls { piece, parts, steps } = attention.calls(form.sums());
             let copy_of_lse = if is_biased { Some(Arc::new(finite_lse(library, &piece)?)) } else { None };
             let copied = if is_biased { 4 * piece.tensor(LSE).elements() + ALIGN } else { 0 };
-            let inner = form.inner(&ranges[0].attention);
-            let of_sums = sums.iter().flat_map(|sums| sums.iter().flat_map(|sums| sums.bytes));
-            let left = workspace
-                .saturating_sub(inner.iter().copied().chain(of_sums).map(|bytes| bytes + ALIGN).sum::<u64>() + copied);
+            let inner = form.inner(&piece);
+            let graph = match form {
+                GraphForm::Forward => forward(library, &piece),
+                GraphForm::Stored => backward(library, &piece, false),
+                GraphForm::Atomic => backward(library, &piece, true),
+            };
+            let left = workspace.saturating_sub(inner.iter().map(|bytes| bytes + ALIGN).sum::<u64>() + copied);
+            let most = ENGINES.min(wanted.max(1) as usize);
             let search = EngineSearch {
                 workspace: left,
-                wanted: ENGINES.min(wanted.max(1) as usize),
+                wanted: most,
                 excluded: if attention.deterministic { &[EngineNote::Nondeterministic] } else { &[] },
                 engine: engine.map(|engine| engine.number),
                 exhaustive: false,
             };
-            let plans = form.graph(library, &ranges[0].attention).and_then(|graph| graph.plans(&search));
-            for plan in plans.inspect_err(|fault| failed = Some(fault.clone())).unwrap_or_default() {
-                let same = EngineSearch { wanted: 1, engine: Some(plan.engine), ..search };
-                let number = EngineNumber { form: number, number: plan.engine };
-                let mut plans = vec![Arc::new(plan)];
-                // All ranges but the last have equal sizes.
-                if let Some(last) = ranges[1..].last() {
-                    match form.graph(library, &last.attention).and_then(|graph| graph.plans(&same)) {
-                        Ok(found) => plans.extend(found.into_iter().map(Arc::new)),
-                        Err(fault) => {
-                            failed = Some(fault);
-                            continue;
-                        }
-                    }
-                }
-                let of_range = |(number, range): (usize, &QueryRange)| RangePlan {
-                    plan: plans[usize::from(number > 0 && number + 1 == ranges.len())].clone(),
-                    starts: range.starts.clone(),
-                };
-                all.push(EngineAttention {
-                    engine: number,
-                    ranges: ranges.iter().enumerate().map(of_range).collect(),
-                    sums: sums.clone(),
+            match graph.and_then(|graph| graph.plans(&search)) {
+                Ok(plans) => all.extend(plans.into_iter().map(|plan| EngineAttention {
+                    engine: EngineNumber { form: number, number: plan.engine },
+                    plan,
                     parts,
                     steps: steps.clone(),
                     inner: inner.clone(),
                     copy_of_lse: copy_of_lse.clone(),
-                });
+                })),
+                Err(fault) => failed = Some(fault),
             }
         }
         match failed {
@@ -156,15 +107,6 @@ fn forms(library: &Cudnn, attention: &FusedAttention) -> &'static [GraphForm] {
 }
 
 impl GraphForm {
-    /// Builds the graph of an attention.
-    fn graph(self, library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
-        match self {
-            GraphForm::Forward => forward(library, attention),
-            GraphForm::Stored => backward(library, attention, false),
-            GraphForm::Atomic => backward(library, attention, true),
-        }
-    }
-
     /// Scratch memory that the library needs for this form to add up the gradients of the queries.
     fn sums(self) -> QuerySums {
         match self {
@@ -216,103 +158,23 @@ impl EngineAttention {
             for (place, (address, step)) in operands.iter().zip(&self.steps).enumerate() {
                 addresses[place] = address + sample * step[0] + head * step[1];
             }
-            let mut free = workspace + self.ranges.iter().map(|range| range.plan.workspace).max().unwrap_or(0);
-            let mut take = |bytes: u64| {
-                let address = free.next_multiple_of(ALIGN);
-                free = address + bytes;
-                address
-            };
-            let mut count = operands.len();
-            for &bytes in &self.inner {
-                addresses[count] = take(bytes);
+            let (mut count, mut free) = (operands.len(), workspace + self.plan.workspace);
+            for bytes in &self.inner {
+                addresses[count] = free.next_multiple_of(ALIGN);
+                free = addresses[count] + bytes;
                 count += 1;
             }
             if let Some(copy) = &self.copy_of_lse {
-                let given = std::mem::replace(&mut addresses[LSE], take(0));
+                let given = addresses[LSE];
+                addresses[LSE] = free.next_multiple_of(ALIGN);
                 // SAFETY: the caller vouches for memory and stream.
                 unsafe { copy.execute(&[given, addresses[LSE]], workspace, stream)? };
             }
-            let Some(sums) = &self.sums else {
-                // SAFETY: the caller vouches for memory and stream.
-                unsafe { self.ranges[0].plan.execute(&addresses[..count], workspace, stream)? };
-                continue;
-            };
-            let results = KEY_GRADIENTS.map(|place| addresses[place]);
-            let places = [&sums[0], &sums[1]].map(|sums| sums.bytes.map(&mut take));
-            for (place, [of_range, _]) in KEY_GRADIENTS.into_iter().zip(places) {
-                addresses[place] = of_range;
-            }
-            for (number, RangePlan { plan, starts }) in self.ranges.iter().enumerate() {
-                let mut moved = addresses;
-                for (address, start) in moved.iter_mut().zip(starts) {
-                    *address += start;
-                }
-                // SAFETY: the caller vouches for memory and stream. Sums follow the gradients of their range on the stream.
-                unsafe { plan.execute(&moved[..count], workspace, stream)? };
-                for (sums, [of_range, sum]) in sums.iter().zip(places) {
-                    // SAFETY: as above.
-                    unsafe {
-                        match number {
-                            0 => sums.begin.execute(&[of_range, sum], workspace, stream)?,
-                            _ => sums.add.execute(&[sum, of_range, sum], workspace, stream)?,
-                        }
-                    }
-                }
-            }
-            for ((sums, [_, sum]), result) in sums.iter().zip(places).zip(results) {
-                // SAFETY: as above.
-                unsafe { sums.end.execute(&[sum, result], workspace, stream)? };
-            }
+            // SAFETY: the caller vouches for memory and stream.
+            unsafe { self.plan.execute(&addresses[..count], workspace, stream)? };
         }
         Ok(())
     }
-}
-
-impl RangeSums {
-    /// Compiles the sums of the gradients of keys and of values; `None` for a single range.
-    fn of_keys_and_values(
-        library: &Arc<Cudnn>,
-        piece: &FusedAttention,
-        ranges: &[QueryRange],
-    ) -> Call<Option<[RangeSums; 2]>> {
-        if ranges.len() == 1 {
-            return Ok(None);
-        }
-        let [keys, values] = KEY_GRADIENTS.map(|place| RangeSums::new(library, piece, ranges, place));
-        Ok(Some([keys?, values?]))
-    }
-
-    /// Compiles the sums of the operand with this index.
-    fn new(library: &Arc<Cudnn>, piece: &FusedAttention, ranges: &[QueryRange], place: usize) -> Call<RangeSums> {
-        let results = piece.tensor(place);
-        let sums = Tensor::packed(DType::F32, &results.dims);
-        let of_range = ranges[0].attention.tensor(place);
-        Ok(RangeSums {
-            begin: elementwise(library, None, of_range, &sums)?,
-            add: elementwise(library, Some(&sums), of_range, &sums)?,
-            end: elementwise(library, None, &sums, results)?,
-            bytes: [of_range.bytes(), sums.bytes()],
-        })
-    }
-}
-
-/// Compiles the graph that converts `x` to the type of `y`, or adds it to `to`. Operands in the order of their addresses:
-/// `to` if there is one, `x`, `y`. The graph needs no workspace.
-fn elementwise(library: &Arc<Cudnn>, to: Option<&Tensor>, x: &Tensor, y: &Tensor) -> Call<EnginePlan> {
-    // The library has engines for functions of elements whose second dimension is contiguous.
-    let turned = |sizes: Sizes| [sizes[0], sizes[3], sizes[1], sizes[2]];
-    let mut graph = Graph::new(library);
-    let mut operand = |tensor: &Tensor| {
-        graph.operand(turned(sizes(&tensor.dims)), turned(sizes(&tensor.strides)), Element::of(tensor.dtype))
-    };
-    let to = to.map(&mut operand).transpose()?;
-    let [x, y] = [operand(x)?, operand(y)?];
-    match to {
-        Some(to) => graph.pointwise(Pointwise::Add, to, Some(x), y, Element::F32)?,
-        None => graph.pointwise(Pointwise::Identity, x, None, y, Element::F32)?,
-    };
-    let search = EngineSearch { workspace: 0, wanted: 1, excluded: &[], engine: None, exhaustive: false };
-    Ok(graph.plans(&search)?.remove(0))
 }
 
 /// Dimensions and types of the tensors in an attention call.

@@ -196,9 +196,7 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
         ..Cost::default()
     };
     let sums = if fused.deterministic { QuerySums::Stored } else { QuerySums::Atomic };
-    let calls = fused.calls(sums);
-    let ranges = calls.ranges.len() as u64;
-    let calls = calls.parts.iter().product::<u64>() * ranges;
+    let calls: u64 = fused.calls(sums).parts.iter().product();
     if fused.form == AttentionForm::Forward {
         let flops = 2.0 * (shape.size + shape.value_size) as f64 * shape.pairs();
         let is_few = shape.queries <= FEW_QUERIES;
@@ -228,9 +226,6 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
         true => (4.0 * (size + value_size), shape.pairs() as u64 * 2, all * 2),
         false => (6.0 * size + 4.0 * value_size, 0, heads * shape.queries * shape.size * 10),
     };
-    // Each of several ranges of queries writes gradients of keys and values, which are read and added to sums in `f32`.
-    let of_keys = heads / shape.group * shape.keys * (shape.size + shape.value_size);
-    let of_ranges = if ranges > 1 { ranges * of_keys * 12 } else { 0 };
     // A block of the product takes its steps one after the other, while others read memory.
     let steps = if fused.deterministic { shape.keys.div_ceil(STEP) } else { 0 };
     let chain = (TILE_WAITS * steps as f64 - read_again as f64 / BANDWIDTH / WAIT).max(0.0);
@@ -252,7 +247,7 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
         tiling: Tiling {
             flops: products * scores,
             further,
-            converted: (sums + read_again + joined + of_ranges) / 2,
+            converted: (sums + read_again + joined) / 2,
             ..Tiling::default()
         },
         ..cost(&tiles, scores, PER_SLOPE)

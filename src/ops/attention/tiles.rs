@@ -177,8 +177,8 @@ impl Tiles {
     }
 
     /// Returns the number of blocks that share the keys of a row, up to `most`, and the blocks of a cluster. Blocks process whole tiles.
-    /// Those of one cluster need no other kernel to merge their results; more blocks have fewer tiles each. A cluster beside that
-    /// kernel would save nothing.
+    /// Blocks of one cluster merge their results without another kernel. More blocks than a cluster holds have fewer tiles each, and a
+    /// merging kernel follows, so that they form no clusters.
     pub fn divided(&self, keys: u64, most: u64) -> (u64, u64) {
         let all = keys.div_ceil(self.keys[1]).max(1);
         let flops = 2 * self.rows * self.keys[1] * (self.width + self.value_width);
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(divided(8, 4), (4, 4));
         // A cluster of eight has four tiles each, and no other kernel follows.
         assert_eq!(divided(32, 32), (8, 8));
-        // One more kernel takes less time than the six tiles that it saves.
+        // A merging kernel takes less time than the six tiles that each of 32 blocks saves beside a cluster of eight.
         assert_eq!(divided(64, 33), (32, 1));
         // Blocks with more than 16 tiles form no cluster.
         assert_eq!(divided(800, 4), (4, 1));
