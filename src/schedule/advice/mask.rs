@@ -1,9 +1,12 @@
 //! Maps that multiply each element by one number, possibly with a causal mask. `attention` has options for both.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
-use crate::base::{OpId, ViewId};
-use crate::model::MemoryKind;
+use rustc_hash::FxHashMap;
+
+use crate::base::{MemoryId, OpId, ViewId};
+use crate::model::{MemoryKind, OpKind};
 use crate::ops::init::Init;
 use crate::ops::{Spec, broadcast_strides};
 
@@ -19,6 +22,7 @@ const ALL: u64 = 1 << 16;
 const ROWS: u64 = 16;
 
 /// The effect of a `map` on the elements of one of its inputs.
+#[derive(Clone, Copy)]
 pub struct MaskEffect {
     /// The index of the input that the elements come from.
     pub input: usize,
@@ -28,11 +32,24 @@ pub struct MaskEffect {
     pub causal: bool,
 }
 
+/// Results of [`MaskEffect::of`], by the kind of the operation, and the memory and offset of each input. The layers of a model often
+/// share a mask.
+pub type KnownEffects = RefCell<FxHashMap<(OpKind, Vec<(MemoryId, u64)>), Option<MaskEffect>>>;
+
 impl MaskEffect {
     /// The effect of an operation; `None` if it is no `map`, or has another effect.
     pub fn of(scene: &Scene, op: OpId) -> Option<MaskEffect> {
         let spec = scene.named(op, "map").filter(|spec| spec.outputs.len() == 1)?;
         let inputs = scene.step.inputs(op);
+        let place = |&view: &ViewId| {
+            let memory = scene.program.views.memory(view);
+            (memory, scene.program.views.offset(view, &scene.program.layout(memory).dims))
+        };
+        let key = (scene.step.op(op).kind, inputs.iter().map(place).collect());
+        *scene.effects.borrow_mut().entry(key).or_insert_with(|| MaskEffect::find(scene, spec, inputs))
+    }
+
+    fn find(scene: &Scene, spec: &Spec, inputs: &[ViewId]) -> Option<MaskEffect> {
         let known: Vec<Option<ConstantPattern>> =
             inputs.iter().enumerate().map(|(input, &view)| ConstantPattern::of(scene, spec, input, view)).collect();
         let mut open = known.iter().enumerate().filter(|(_, known)| known.is_none()).map(|(input, _)| input);

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::{Bytes, Nanos, OpId, SrcSpan};
 use crate::config::Profile;
 use crate::fuse;
-use crate::model::{OpKind, Program};
+use crate::model::Program;
 use crate::ops::Spec;
 use crate::plan::{Flow, Plan};
 
@@ -31,6 +31,7 @@ use super::Schedule;
 use super::durations::durations_and_shares;
 use super::lint::launch_cost;
 
+use mask::KnownEffects;
 use scene::{Savings, Scene};
 
 /// A kind of advice.
@@ -201,6 +202,7 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
     let members: Vec<Vec<u32>> =
         program.groups.iter().map(|group| group.members_with(program.rank).collect()).collect();
     let chains = fuse::chains(program);
+    let effects = KnownEffects::default();
     let mut groups: IndexMap<(&str, Vec<SrcSpan>), FindingGroup> = IndexMap::new();
     let scene = |slot: usize| Scene {
         program,
@@ -210,6 +212,7 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
         cached: &cached[slot],
         members: &members,
         chains: &chains[slot],
+        effects: &effects,
         profile,
     };
     for slot in 0..program.cycle.len() {
@@ -241,7 +244,10 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
     let whole: f64 = durations.iter().flatten().sum();
     let paths: Vec<f64> =
         plan.steps.iter().zip(&durations).map(|(step, durations)| step.critical_path(durations).length).collect();
-    let mut known: FxHashMap<OpKind, Expense> = FxHashMap::default();
+    // Layers of a model often share an operation, whose launches take long to generate.
+    let mut expenses: FxHashMap<Spec, Expense> = FxHashMap::default();
+    let mut expense = |spec: &Spec| *expenses.entry(spec.clone()).or_insert_with(|| Expense::of(spec, profile));
+    let mut times: FxHashMap<(Spec, u64), f64> = FxHashMap::default();
     let advice = groups.into_values().map(|group| {
         let [mut time, mut path, mut bytes, mut launches, mut host] = [0.0f64; 5];
         for slot in group.changes.iter().map(|(slot, ..)| *slot).collect::<BTreeSet<_>>() {
@@ -249,10 +255,13 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
             let scene = scene(slot);
             for (_, op, spec) in group.changes.iter().filter(|(of, ..)| *of == slot) {
                 let Some(old) = scene.spec(*op) else { continue };
-                changed[op.index()] = spec.as_ref().map_or(0.0, |spec| scene.duration(spec, *op));
-                let kind = program.cycle[slot].op(*op).kind;
-                let old = *known.entry(kind).or_insert_with(|| Expense::of(old, profile));
-                let new = spec.as_ref().map_or_else(Expense::default, |spec| Expense::of(spec, profile));
+                let share = scene.cached[op.index()];
+                changed[op.index()] = spec.as_ref().map_or(0.0, |spec| {
+                    let duration = times.entry((spec.clone(), share.to_bits()));
+                    *duration.or_insert_with(|| scene.duration(spec, share))
+                });
+                let old = expense(old);
+                let new = spec.as_ref().map_or_else(Expense::default, &mut expense);
                 bytes += old.bytes - new.bytes;
                 launches += old.launches - new.launches;
                 host += old.host_ns - new.host_ns;

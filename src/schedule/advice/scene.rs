@@ -10,6 +10,8 @@ use crate::model::{MemoryKind, Program, Step};
 use crate::ops::{Spec, Tensor, reshaped};
 use crate::plan::{Flow, InputUse};
 
+use super::mask::KnownEffects;
+
 /// A slot of the cycle with its data flow and modelled times.
 pub struct Scene<'a> {
     pub program: &'a Program,
@@ -22,6 +24,8 @@ pub struct Scene<'a> {
     pub members: &'a [Vec<u32>],
     /// Chains that fusion merges, each with the operation in its place.
     pub chains: &'a [fuse::Chain],
+    /// Effects of maps that were found before.
+    pub effects: &'a KnownEffects,
     pub profile: &'a Profile,
 }
 
@@ -112,9 +116,9 @@ impl<'a> Scene<'a> {
         Some(changes)
     }
 
-    /// Modelled duration of an operation that would take the place of another one, in ns.
-    pub fn duration(&self, spec: &Spec, like: OpId) -> f64 {
-        cost::duration(spec, &self.members[spec.team.group.index()], self.cached[like.index()], self.profile)
+    /// Modelled duration of an operation in ns if the cache serves this share of its bytes.
+    pub fn duration(&self, spec: &Spec, cached: f64) -> f64 {
+        cost::duration(spec, &self.members[spec.team.group.index()], cached, self.profile)
     }
 
     /// The name of an operation in the text: the last part of its label, otherwise its kind.
