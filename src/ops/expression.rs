@@ -445,7 +445,8 @@ impl Expression {
     /// are an element of each of `inputs` inputs, the constants, and references to the outputs if there are several.
     pub fn c_function(&self, head: &str, name: &str, inputs: usize) -> String {
         let outputs = self.outputs.len();
-        let arguments = (0..inputs).map(|i| format!("C x{i}")).chain((0..self.constants.len()).map(|i| format!("C c{i}")));
+        let arguments =
+            (0..inputs).map(|i| format!("C x{i}")).chain((0..self.constants.len()).map(|i| format!("C c{i}")));
         let arguments = arguments.chain((0..outputs).filter(|_| outputs > 1).map(|i| format!("C& r{i}")));
         let result = if outputs > 1 { "void" } else { "C" };
         format!("{head} {result} {name}({}) {{\n{}}}\n", arguments.collect::<Vec<_>>().join(", "), self.c_text())

@@ -197,11 +197,10 @@ impl Staged {
             return None;
         }
         let strides = [1, 2].map(|input| broadcast_strides(&spec.inputs[input], half(y.dims)));
-        let lead = |dims: &Dims| Dims::from_slice(&dims[..last]).unwrap_or_default();
         Some(Staged {
             rows: y.elements() / y.dims[last],
             of_block,
-            angles: collapse(lead(&y.dims), &strides.map(|strides| lead(&strides))),
+            angles: collapse(y.dims.part(..last), &strides.map(|strides| strides.part(..last))),
             steps: strides.map(|strides| strides[last]),
         })
     }

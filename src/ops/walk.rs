@@ -85,7 +85,7 @@ impl Walk {
         let rank = geometry.dims.len();
         let elements: u64 = task.dims.iter().product();
         let length = geometry.dims.last().copied().unwrap_or(1);
-        let lead = |dims: &Dims| Dims::from_slice(&dims[..rank.saturating_sub(1)]).unwrap_or_default();
+        let lead = |dims: &Dims| dims.part(..rank.saturating_sub(1));
         let outer = Geometry { dims: lead(&geometry.dims), strides: geometry.strides.iter().map(lead).collect() };
         let inner = |operand: usize| geometry.strides[operand].last().copied().unwrap_or(1);
         let size = |operand: usize| operands[operand].size();
