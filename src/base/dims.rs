@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::slice::SliceIndex;
 
 use super::dtype::DType;
 use super::equal_by::equal_by;
@@ -28,6 +29,11 @@ impl Dims {
             dims.push(size)?;
         }
         Some(dims)
+    }
+
+    /// Returns the sizes in a range of dimensions.
+    pub fn part(&self, range: impl SliceIndex<[u64], Output = [u64]>) -> Dims {
+        self[range].iter().copied().collect()
     }
 
     /// Adds an innermost dimension; `None` if there is no room.
@@ -63,6 +69,21 @@ impl Dims {
     /// The type of a tensor with these dimensions, as a file writes it: `f32[4, 8]`, or `f32` without dimensions.
     pub fn of(&self, dtype: DType) -> String {
         if self.is_empty() { dtype.to_string() } else { format!("{dtype}{self}") }
+    }
+}
+
+/// Panics if there are more sizes than dimensions: for those that come from other tensors, or whose number is known.
+impl FromIterator<u64> for Dims {
+    fn from_iter<I: IntoIterator<Item = u64>>(sizes: I) -> Self {
+        let mut dims = Dims::new();
+        sizes.into_iter().for_each(|size| dims.push(size).expect("no more dimensions than a tensor has room for"));
+        dims
+    }
+}
+
+impl<const N: usize> From<[u64; N]> for Dims {
+    fn from(sizes: [u64; N]) -> Self {
+        sizes.into_iter().collect()
     }
 }
 

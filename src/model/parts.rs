@@ -116,7 +116,7 @@ impl Analyzer<'_> {
             places.push(BufferPart { name: *name, dtype: *dtype, dims: *dims, start });
             start = start.saturating_add(dims.elements().unwrap_or(u64::MAX));
         }
-        let all = Dims::from_slice(&[start]).expect("one dimension");
+        let all = Dims::from([start]);
         let value = self.add_family(name, attributes.kind, attributes.space, attributes.count, (dtype, all));
         if let Value::Tensor { view, .. } = value {
             self.program.parts.insert(self.program.views.memory(view), places.into());

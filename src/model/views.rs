@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn equal_slices_are_one() {
         let mut views = Views::default();
-        let dims = Dims::from_slice(&[4, 8]).unwrap();
+        let dims = Dims::from([4, 8]);
         let layout = Layout { dtype: DType::F32, dims, space: Space::Device };
         let row = [Extent { start: 2, len: 1 }, Extent { start: 0, len: 8 }];
         let a = views.intern(MemoryId(0), &row, 0b10, &layout);

@@ -187,10 +187,7 @@ impl BoxTiles {
         // Dimensions of which the last box has fewer elements.
         let partial: Vec<usize> =
             several.iter().copied().filter(|&axis| !all.dims[axis].is_multiple_of(extent[axis])).collect();
-        let chosen = |of: &dyn Fn(usize) -> u64| {
-            let sizes: Vec<u64> = several.iter().map(|&axis| of(axis)).collect();
-            Dims::from_slice(&sizes).expect("no more than all dimensions")
-        };
+        let chosen = |of: &dyn Fn(usize) -> u64| several.iter().map(|&axis| of(axis)).collect::<Dims>();
         let mut steps = vec![
             chosen(&|axis| all.strides[0][axis] * extent[axis]),
             chosen(&|axis| all.strides[1][axis] * extent[axis]),

@@ -2,7 +2,7 @@
 //! device's own inputs. Errors of earlier operations therefore do not accumulate, and a rounding bound is known for
 //! each element.
 
-use crate::base::{DType, Dims, parallel};
+use crate::base::{DType, parallel};
 
 use super::{RankMember, Spec, Tensor, contiguous_runs};
 
@@ -157,8 +157,8 @@ impl OperandPiece {
                 first * tensor.strides[0]
             }
             OperandPiece::Blocks(block, first, count) => {
-                let two = |a, b| Dims::from_slice(&[a, b]).expect("a tensor has room for two dimensions");
-                (tensor.dims, tensor.strides) = (two(tensor.elements() / block, count), two(block, 1));
+                let dims = [tensor.elements() / block, count];
+                (tensor.dims, tensor.strides) = (dims.into(), [block, 1].into());
                 first
             }
         };
@@ -530,7 +530,7 @@ mod tests {
     #[test]
     fn gaps_are_left_out() {
         let mut tensor = tensor(DType::I32, &[2, 2]);
-        tensor.strides = Dims::from_slice(&[3, 1]).unwrap();
+        tensor.strides = [3, 1].into();
         let bytes = bytes(DType::I32, [1.0, 2.0, -9.0, 3.0, 4.0]);
         let elements = TensorBytes { tensor, bytes: &bytes };
         assert_eq!(elements.values(), [1.0, 2.0, 3.0, 4.0]);

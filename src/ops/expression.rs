@@ -441,6 +441,17 @@ impl Expression {
         values[usize::from(self.outputs[0])]
     }
 
+    /// Returns a C function that evaluates the expression. `head` is its text before the type, such as `__device__ inline`. Its arguments
+    /// are an element of each of `inputs` inputs, the constants, and references to the outputs if there are several.
+    pub fn c_function(&self, head: &str, name: &str, inputs: usize) -> String {
+        let outputs = self.outputs.len();
+        let arguments =
+            (0..inputs).map(|i| format!("C x{i}")).chain((0..self.constants.len()).map(|i| format!("C c{i}")));
+        let arguments = arguments.chain((0..outputs).filter(|_| outputs > 1).map(|i| format!("C& r{i}")));
+        let result = if outputs > 1 { "void" } else { "C" };
+        format!("{head} {result} {name}({}) {{\n{}}}\n", arguments.collect::<Vec<_>>().join(", "), self.c_text())
+    }
+
     /// Returns the body of a C function of `x0`, `x1`, … and `c0`, `c1`, … of type `C`. A single output is returned;
     /// several are assigned to `r0`, `r1`, …
     pub fn c_text(&self) -> String {

@@ -60,10 +60,9 @@ impl FewRows {
             let tensor = if is_written { y } else { &spec.inputs[0] };
             let all = layout::by_output(all.dims, &[all.strides[whole], all.strides[apart]]);
             let along = all.strides[1].iter().position(|&stride| stride == 1)?;
-            let part = |dims: &[u64]| Dims::from_slice(dims).expect("no more than all dimensions");
             let of = |axes: std::ops::Range<usize>| Geometry {
-                dims: part(&all.dims[axes.clone()]),
-                strides: vec![part(&all.strides[1][axes])],
+                dims: all.dims.part(axes.clone()),
+                strides: vec![all.strides[1].part(axes)],
             };
             let (long, short) = (of(0..along + 1), of(along + 1..all.dims.len()));
             let [columns, rows] = [&long, &short].map(|side| side.dims.iter().product::<u64>());

@@ -13,8 +13,7 @@ pub fn contiguous_runs(tensor: &Tensor) -> (u64, impl Iterator<Item = u64> + use
         (Some(&length), Some(1)) => (length, rank - 1),
         _ => (1, rank),
     };
-    let part = |dims: &Dims| Dims::from_slice(&dims[..outer]).unwrap_or_default();
-    (length, offsets(part(&geometry.dims), part(&geometry.strides[0])))
+    (length, offsets(geometry.dims.part(..outer), geometry.strides[0].part(..outer)))
 }
 
 /// Whether a tensor is contiguous in memory, in row-major order.
@@ -50,11 +49,7 @@ pub fn collapse(dims: Dims, strides: &[Dims]) -> Geometry {
             }
         }
     }
-    let fits = "no longer than the dimensions that it was made from";
-    Geometry {
-        dims: Dims::from_slice(&sizes).expect(fits),
-        strides: steps.iter().map(|step| Dims::from_slice(step).expect(fits)).collect(),
-    }
+    Geometry { dims: sizes.into_iter().collect(), strides: steps.into_iter().map(Dims::from_iter).collect() }
 }
 
 /// Returns the strides of a tensor viewed in other dimensions with the same number of elements. The error is the index
@@ -165,11 +160,8 @@ pub fn aligned(tensor: &Tensor, pack: u64) -> bool {
 pub fn by_output(dims: Dims, strides: &[Dims]) -> Geometry {
     let mut axes: Vec<usize> = (0..dims.len()).collect();
     axes.sort_by_key(|&axis| std::cmp::Reverse(strides[0][axis]));
-    let ordered = |dims: &Dims| {
-        let sizes: Vec<u64> = axes.iter().map(|&axis| dims[axis]).collect();
-        Dims::from_slice(&sizes).expect("as many as before")
-    };
-    collapse(ordered(&dims), &strides.iter().map(ordered).collect::<Vec<_>>())
+    let ordered = Geometry { dims, strides: strides.to_vec() }.part(&axes);
+    collapse(ordered.dims, &ordered.strides)
 }
 
 #[cfg(test)]

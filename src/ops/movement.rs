@@ -10,14 +10,12 @@ use super::*;
 /// Merges the dimensions after the first `skip_a` of one tensor, which are those after the first `skip_b` of the other,
 /// with the strides of both tensors.
 fn tail_geometry(a: &Tensor, skip_a: usize, b: &Tensor, skip_b: usize) -> Geometry {
-    let tail = |dims: &Dims, skip: usize| Dims::from_slice(&dims[skip..]).unwrap_or_default();
-    collapse(tail(&a.dims, skip_a), &[tail(&a.strides, skip_a), tail(&b.strides, skip_b)])
+    collapse(a.dims.part(skip_a..), &[a.strides.part(skip_a..), b.strides.part(skip_b..)])
 }
 
 /// Merges the first `count` dimensions, which two tensors share, with the strides of both.
 pub(super) fn head_geometry(a: &Tensor, b: &Tensor, count: usize) -> Geometry {
-    let head = |dims: &Dims| Dims::from_slice(&dims[..count]).unwrap_or_default();
-    collapse(head(&a.dims), &[head(&a.strides), head(&b.strides)])
+    collapse(a.dims.part(..count), &[a.strides.part(..count), b.strides.part(..count)])
 }
 
 /// `gather(x, i)`.

@@ -74,8 +74,7 @@ impl Operation for Pad {
             }
         }
         let [before, after] = borders(call.attrs, rank);
-        let sizes: Vec<u64> = (0..rank).map(|axis| x.dims[axis] + before[axis] + after[axis]).collect();
-        let dims = Dims::from_slice(&sizes).expect("as many as the input has");
+        let dims: Dims = (0..rank).map(|axis| x.dims[axis] + before[axis] + after[axis]).collect();
         Ok(vec![call.output(0, x.dtype, dims)?])
     }
 
@@ -154,8 +153,7 @@ impl Operation for Pad {
 
 /// Returns a tensor without a dimension.
 fn without(tensor: &Tensor, axis: usize) -> Tensor {
-    let all_but =
-        |sizes: &Dims| Dims::from_slice(&[&sizes[..axis], &sizes[axis + 1..]].concat()).expect("fewer than before");
+    let all_but = |sizes: &Dims| sizes[..axis].iter().chain(&sizes[axis + 1..]).copied().collect();
     Tensor { dims: all_but(&tensor.dims), strides: all_but(&tensor.strides), ..*tensor }
 }
 

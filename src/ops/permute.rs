@@ -89,7 +89,7 @@ impl Operation for Permute {
         call.needs_rank(0, 1, "whose first are the rows")?;
         let (x, choices) = (&call.inputs[0].tensor, &call.inputs[1].tensor);
         call.needs_choices(1, Some(x.dims[0]))?;
-        let counts = Dims::from_slice(&[call.attrs.int("experts") as u64]).expect("one dimension");
+        let counts = Dims::from([call.attrs.int("experts") as u64]);
         Ok(vec![
             call.output(0, x.dtype, with_rows(x, choices.elements()))?,
             call.output(1, DType::I32, choices.dims)?,

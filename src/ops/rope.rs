@@ -197,11 +197,10 @@ impl Staged {
             return None;
         }
         let strides = [1, 2].map(|input| broadcast_strides(&spec.inputs[input], half(y.dims)));
-        let lead = |dims: &Dims| Dims::from_slice(&dims[..last]).unwrap_or_default();
         Some(Staged {
             rows: y.elements() / y.dims[last],
             of_block,
-            angles: collapse(lead(&y.dims), &strides.map(|strides| lead(&strides))),
+            angles: collapse(y.dims.part(..last), &strides.map(|strides| strides.part(..last))),
             steps: strides.map(|strides| strides[last]),
         })
     }
@@ -229,7 +228,7 @@ impl Staged {
         let pack = 16 / y.dtype.size();
         let before = format!(
             "{}typedef {} C;\ntypedef {element} E;\ntypedef {} Index;\n#define V {pack}\n#define ROWS {}\n#define HALF {half}\n#define PACKS {}\n#define PAIRS {}\n#define STEP_COSINES {}\n#define STEP_SINES {}\n#define ALIKE {}\n\
-             __device__ static inline void compute(C x0, C x1, C x2, C x3, C& r0, C& r1) {{\n{}}}\n",
+             {}",
             bounds(BLOCK),
             c_type(compute_type(spec)),
             index_type(self.rows + self.of_block),
@@ -239,7 +238,7 @@ impl Staged {
             self.steps[0],
             self.steps[1],
             self.angles.strides[0] == self.angles.strides[1],
-            expression().c_text(),
+            expression().c_function("__device__ static inline", "compute", 4),
         );
         launch("rope_staged", &before, &params, BODY, self.rows.div_ceil(self.of_block), BLOCK)
     }

@@ -64,9 +64,8 @@ impl Rows {
     /// Returns the rows of tensors, which must have at least one dimension.
     pub fn of(tensors: &[&Tensor]) -> Rows {
         let lead = tensors[0].dims.len() - 1;
-        let all_but_last = |sizes: &Dims| Dims::from_slice(&sizes[..lead]).unwrap_or_default();
-        let dims = all_but_last(&tensors[0].dims);
-        let strides: Vec<Dims> = tensors.iter().map(|tensor| all_but_last(&tensor.strides)).collect();
+        let dims = tensors[0].dims.part(..lead);
+        let strides: Vec<Dims> = tensors.iter().map(|tensor| tensor.strides.part(..lead)).collect();
         Rows {
             geometry: collapse(dims, &strides),
             count: dims.iter().product(),

@@ -94,8 +94,7 @@ pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option
         (_, Some(_)) => (1, all.dims.len()),
         _ => return None,
     };
-    let part = |dims: &Dims| Dims::from_slice(&dims[..lead]).unwrap_or_default();
-    let outer = Geometry { dims: part(&all.dims), strides: vec![part(&all.strides[1])] };
+    let outer = Geometry { dims: all.dims.part(..lead), strides: vec![all.strides[1].part(..lead)] };
     let pack = 16 / y.dtype.size();
     let begins = x.align >= 16 && outer.strides[0].iter().all(|stride| stride.is_multiple_of(pack));
     let walks = begins && (lead == 0 || last.is_multiple_of(pack));

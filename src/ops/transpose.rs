@@ -62,8 +62,7 @@ impl Operation for Transpose {
             }
         }
         let order = permutation(call.attrs, rank);
-        let sizes: Vec<u64> = order.iter().map(|&axis| tensor.dims[axis]).collect();
-        let dims = Dims::from_slice(&sizes).expect("as many as the input has");
+        let dims: Dims = order.iter().map(|&axis| tensor.dims[axis]).collect();
         Ok(vec![call.output(0, tensor.dtype, dims)?])
     }
 
@@ -100,8 +99,7 @@ impl Operation for Transpose {
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         let input = &spec.inputs[0];
         let packed = input.dims.contiguous_strides();
-        let strides: Vec<u64> = permutation(&spec.attrs, input.dims.len()).iter().map(|&axis| packed[axis]).collect();
-        let strides = Dims::from_slice(&strides).expect("as many as the input has");
+        let strides: Dims = permutation(&spec.attrs, input.dims.len()).iter().map(|&axis| packed[axis]).collect();
         for (out, offset) in outputs[0].iter_mut().zip(layout::offsets(spec.outputs[0].dims, strides)) {
             *out = inputs[0][offset as usize];
         }
@@ -129,8 +127,8 @@ impl Operation for Transpose {
 /// Returns the sizes of the output, and the strides of the output and of the input along these dimensions.
 fn moved(spec: &Spec) -> (Dims, [Dims; 2]) {
     let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
-    let strides: Vec<u64> = permutation(&spec.attrs, x.dims.len()).iter().map(|&axis| x.strides[axis]).collect();
-    (y.dims, [y.strides, Dims::from_slice(&strides).expect("as many as the input has")])
+    let strides = permutation(&spec.attrs, x.dims.len()).iter().map(|&axis| x.strides[axis]).collect();
+    (y.dims, [y.strides, strides])
 }
 
 /// Minimum number of elements of a tile. Large tiles are read and written in longer contiguous ranges; small tiles give

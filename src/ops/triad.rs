@@ -17,7 +17,7 @@ fn expression() -> Expression {
 
 fn dims(attrs: &Attrs) -> Dims {
     let elements = (attrs.number("bytes").clamp(4.0, 1e15) / 4.0) as u64;
-    Dims::from_slice(&[elements]).expect("a tensor has room for one dimension")
+    Dims::from([elements])
 }
 
 impl Operation for Triad {

@@ -85,7 +85,7 @@ impl Walk {
         let rank = geometry.dims.len();
         let elements: u64 = task.dims.iter().product();
         let length = geometry.dims.last().copied().unwrap_or(1);
-        let lead = |dims: &Dims| Dims::from_slice(&dims[..rank.saturating_sub(1)]).unwrap_or_default();
+        let lead = |dims: &Dims| dims.part(..rank.saturating_sub(1));
         let outer = Geometry { dims: lead(&geometry.dims), strides: geometry.strides.iter().map(lead).collect() };
         let inner = |operand: usize| geometry.strides[operand].last().copied().unwrap_or(1);
         let size = |operand: usize| operands[operand].size();
@@ -336,12 +336,7 @@ fn draws(tasks: &[Task]) -> bool {
 
 /// Returns kernel text of the function `compute`, which evaluates the expression of a task for one element.
 pub fn compute_text(task: &Task) -> String {
-    let (count, constants, outputs) = (task.inputs.len(), task.expression.constants().len(), task.outputs.len());
-    let arguments = (0..count).map(|i| format!("C x{i}")).chain((0..constants).map(|i| format!("C c{i}")));
-    let results = (0..outputs).filter(|_| outputs > 1).map(|output| format!("C& r{output}"));
-    let arguments = arguments.chain(results).collect::<Vec<_>>().join(", ");
-    let result = if outputs > 1 { "void" } else { "C" };
-    format!("__device__ static inline {result} compute({arguments}) {{\n{}}}\n", task.expression.c_text())
+    task.expression.c_function("__device__ static inline", "compute", task.inputs.len())
 }
 
 /// The kernel text of a task. The variable `block` is the number of the block within the task.

@@ -14,13 +14,12 @@ pub const MAX_VALUE: i64 = 1 << 20;
 
 /// The spatial sizes of a tensor.
 pub fn spatial(tensor: &Tensor) -> Dims {
-    Dims::from_slice(&tensor.dims[2..]).expect("fewer dimensions than the tensor has")
+    tensor.dims.part(2..)
 }
 
 /// Returns the shape of samples, channels and spatial sizes.
 pub fn shape(samples: u64, channels: u64, spatial: Dims) -> Dims {
-    let sizes: Vec<u64> = [samples, channels].iter().chain(spatial.iter()).copied().collect();
-    Dims::from_slice(&sizes).expect("at most five dimensions")
+    [samples, channels].iter().chain(spatial.iter()).copied().collect()
 }
 
 /// Extent of a window along a dimension, including elements skipped by `dilation`.

@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn header_is_padded() {
-        let file = npy(DType::F32, &Dims::from_slice(&[2, 3]).unwrap(), &[0; 24]);
+        let file = npy(DType::F32, &Dims::from([2, 3]), &[0; 24]);
         assert_eq!((file.len() - 24) % 64, 0);
         let header = String::from_utf8_lossy(&file[10..file.len() - 24]).into_owned();
         assert!(header.starts_with("{'descr': '<f4', 'fortran_order': False, 'shape': (2,3,), }"), "{header}");

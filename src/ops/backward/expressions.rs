@@ -111,8 +111,7 @@ pub(super) fn repeated(rule: &mut Backward, value: TensorId, dims: Dims) -> Tens
 /// Adds leading dimensions of size 1 to a shape, so that it has `rank` dimensions.
 pub fn aligned(dims: Dims, rank: usize) -> Dims {
     let missing = std::iter::repeat_n(1, rank - dims.len());
-    let sizes: Vec<u64> = missing.chain(dims.iter().copied()).collect();
-    super::dims(&sizes)
+    missing.chain(dims.iter().copied()).collect()
 }
 
 fn aligned_value(rule: &mut Backward, value: TensorId, rank: usize) -> TensorId {
@@ -273,7 +272,7 @@ fn halves(rule: &mut Backward, value: TensorId) -> [TensorId; 2] {
     let last = whole.len() - 1;
     let mut half = whole;
     half.set(last, whole[last] / 2);
-    let mut start = super::dims(&vec![0; whole.len()]);
+    let mut start: Dims = whole.iter().map(|_| 0).collect();
     let first = rule.tape.slice(value, start, half);
     start.set(last, whole[last] / 2);
     [first, rule.tape.slice(value, start, half)]

@@ -52,15 +52,15 @@ impl FactorScale {
             };
             // Scales of blocks are stored along k and then m for `a`, along n and then k for `b`.
             let turns = scales.form == ScaleForm::Blocks && !is_turned;
-            let turned = turns.then(|| dims(&[scale_dims[1], scale_dims[0]]));
+            let turned = turns.then(|| Dims::from([scale_dims[1], scale_dims[0]]));
             let scale = match turned {
                 Some(turned) => rule.tape.operation("transpose", &[], &[scale], (DType::F32, turned)),
                 None => scale,
             };
             let mut of_view = vec![1; sizes.len()];
             kept.iter().for_each(|&axis| of_view[axis] = sizes[axis]);
-            let view = rule.tape.reshape(scale, dims(&of_view));
-            Ok(FactorScale { whole: dims(&sizes), view, turned })
+            let view = rule.tape.reshape(scale, of_view.into_iter().collect());
+            Ok(FactorScale { whole: sizes.into_iter().collect(), view, turned })
         };
         Ok(Some([one(rule, 0)?, one(rule, 1)?]))
     }
@@ -127,13 +127,13 @@ impl NarrowFactors {
         let (largest, smallest) = (to.largest(), DType::F32.smallest());
         let scale = rule.map([amax], DType::F32, |[amax]| (amax / amax.constant(largest)).max(smallest));
         let quantized = rule.map([gradient, scale], to, |[x, scale]| x / scale);
-        let scale = rule.tape.reshape(scale, dims(&[1]));
+        let scale = rule.tape.reshape(scale, Dims::from([1]));
         let both = match scales {
             Some(scales) => {
-                let [a, b] = scales.map(|scale| rule.tape.reshape(scale.view, dims(&[1])));
+                let [a, b] = scales.map(|scale| rule.tape.reshape(scale.view, Dims::from([1])));
                 rule.map([a, b], DType::F32, |[a, b]| a * b)
             }
-            None => rule.tape.operation("fill", &[("value", Attr::number(1.0))], &[], (DType::F32, dims(&[1]))),
+            None => rule.tape.operation("fill", &[("value", Attr::number(1.0))], &[], (DType::F32, Dims::from([1]))),
         };
         Ok(NarrowFactors { scales, gradient: (quantized, Some(scale)), both: Some(both) })
     }

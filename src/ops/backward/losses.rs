@@ -14,7 +14,7 @@ pub fn cross_entropy(rule: &mut Backward) -> Result<(), NoRule> {
     let wide = rule.convert(input, compute);
     let probabilities = rule.tape.operation("softmax", &[], &[wide], (compute, logits.dims));
     let [targets, gradient] = [targets, gradient].map(|value| rule.column(value));
-    let numbers = rule.tape.iota(dims(&[classes]));
+    let numbers = rule.tape.iota(Dims::from([classes]));
     let all = [probabilities, targets, numbers, gradient];
     let found = rule.map(all, logits.dtype, |[probability, target, class, gradient]| {
         let constants = [0.0, ignored, classes as f64, smoothing / classes as f64, 1.0 - smoothing];

@@ -70,7 +70,7 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let of_each = |own: Dims, all: usize| {
         let output = rule.spec.outputs[0].dims;
         let matrix = &own[own.len() - 2..];
-        dims(&output[..all].iter().chain(matrix).copied().collect::<Vec<_>>())
+        output[..all].iter().chain(matrix).copied().collect()
     };
     let most = lead_a.max(lead_b);
     let (each_a, each_b) = (of_each(a.dims, most), of_each(b.dims, most));
@@ -114,7 +114,12 @@ pub fn grouped_gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let [a, b, ends] = [0, 1, 2].map(|input| rule.input(input));
     let product = |rule: &mut Backward, factors: [TensorId; 2], turned: [bool; 2], size: &[u64]| {
         let options = [("transpose_a", Attr::Bool(turned[0])), ("transpose_b", Attr::Bool(turned[1]))];
-        rule.tape.operation("grouped_gemm", &options, &[factors[0], factors[1], ends], (dtype, dims(size)))
+        rule.tape.operation(
+            "grouped_gemm",
+            &options,
+            &[factors[0], factors[1], ends],
+            (dtype, size.iter().copied().collect()),
+        )
     };
     // A gradient with groups of rows. If the groups of the factor are columns, the result is transposed.
     let rows = |rule: &mut Backward, input: usize, factors: [TensorId; 2], turned: [bool; 2], in_rows: bool| {
@@ -195,5 +200,5 @@ fn over_batch(rule: &mut Backward, value: TensorId, lead: usize) -> TensorId {
 fn joined(rule: &mut Backward, value: TensorId) -> TensorId {
     let sizes = rule.tape.dims(value);
     let last = sizes.len() - 1;
-    rule.tape.reshape(value, dims(&[sizes[..last].iter().product(), sizes[last]]))
+    rule.tape.reshape(value, Dims::from([sizes[..last].iter().product(), sizes[last]]))
 }

@@ -210,8 +210,3 @@ impl<'a> Backward<'a> {
         }
     }
 }
-
-/// Returns these sizes as a shape.
-fn dims(sizes: &[u64]) -> Dims {
-    Dims::from_slice(sizes).expect("no more dimensions than the operands have")
-}

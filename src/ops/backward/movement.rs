@@ -47,11 +47,11 @@ pub fn scatter(rule: &mut Backward) -> Result<(), NoRule> {
     let lead = index.dims.len();
     let mut picked = rule.tape.operation("gather", &[], &[gradient, index_value], (x.dtype, x.dims));
     let ones = |count: usize| std::iter::repeat_n(1, count);
-    let beside = dims(&index.dims.iter().copied().chain(ones(x.dims.len() - lead)).collect::<Vec<_>>());
+    let beside: Dims = index.dims.iter().copied().chain(ones(x.dims.len() - lead)).collect();
     if rule.spec.attrs.word("combine") == "set" {
         // For each row, the position of the index that wrote it.
         let places = rule.tape.iota(index.dims);
-        let rows = dims(&rule.spec.outputs[0].dims[..1]);
+        let rows = rule.spec.outputs[0].dims.part(..1);
         let last = scattered(rule, "set", places, index_value, (DType::I32, rows));
         let last = rule.tape.operation("gather", &[], &[last, index_value], (DType::I32, index.dims));
         let [last, places] = [last, places].map(|value| rule.tape.reshape(value, beside));
@@ -78,7 +78,7 @@ pub fn scatter(rule: &mut Backward) -> Result<(), NoRule> {
 /// `concat` along a dimension: the part of each input.
 pub fn concat(rule: &mut Backward, axis: usize) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
-    let mut start = dims(&vec![0; rule.spec.outputs[0].dims.len()]);
+    let mut start: Dims = rule.spec.outputs[0].dims.iter().map(|_| 0).collect();
     for (input, tensor) in rule.spec.inputs.iter().enumerate() {
         let part = rule.tape.slice(gradient, start, tensor.dims);
         rule.set(input, part);
@@ -90,7 +90,7 @@ pub fn concat(rule: &mut Backward, axis: usize) -> Result<(), NoRule> {
 /// `pad`, with this many elements before the first of each dimension: the part inside the border.
 pub fn pad(rule: &mut Backward, before: &[u64]) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
-    let inside = rule.tape.slice(gradient, dims(before), rule.spec.inputs[0].dims);
+    let inside = rule.tape.slice(gradient, before.iter().copied().collect(), rule.spec.inputs[0].dims);
     rule.set(0, inside);
     Ok(())
 }
@@ -127,7 +127,7 @@ fn to_columns(rule: &mut Backward, x: TensorId, columns: TensorId, (dtype, whole
 
 /// Returns zeros with these elements at row-major indices.
 fn flat(rule: &mut Backward, x: TensorId, places: TensorId, (dtype, whole): (DType, Dims)) -> TensorId {
-    let elements = |dims: Dims| super::dims(&[dims.iter().product()]);
+    let elements = |dims: Dims| Dims::from([dims.iter().product()]);
     let (count, all) = (elements(rule.tape.dims(x)), elements(whole));
     let [x, places] = [x, places].map(|value| rule.tape.reshape(value, count));
     let found = scattered(rule, "set", x, places, (dtype, all));
@@ -148,7 +148,7 @@ pub fn route(rule: &mut Backward) -> Result<(), NoRule> {
         );
     }
     let experts = probs.dims[1];
-    let expert = rule.tape.iota(dims(&[experts, 1]));
+    let expert = rule.tape.iota(Dims::from([experts, 1]));
     let places = rule.map([slots, expert], DType::I64, |[slot, expert]| {
         let place = experts as f64 * slot + expert;
         let [zero, none] = [0.0, -1.0].map(|value| slot.constant(value));
@@ -164,7 +164,7 @@ pub fn route(rule: &mut Backward) -> Result<(), NoRule> {
     let mut found = flat(rule, gradient, places, (probs.dtype, probs.dims));
     if normalize {
         let k = rule.spec.attrs.int("k");
-        let chosen = dims(&[probs.dims[0], k as u64]);
+        let chosen = Dims::from([probs.dims[0], k as u64]);
         let [values, indices] = [probs.dtype, DType::I32].map(|dtype| rule.tape.scratch(dtype, chosen));
         rule.tape.write("top_k", &[("k", Attr::Int(k))], &[input], &[values, indices]);
         let ones = rule.tape.operation("fill", &[("value", Attr::number(1.0))], &[], (probs.dtype, chosen));
@@ -217,15 +217,15 @@ pub fn unpermute(rule: &mut Backward) -> Result<(), NoRule> {
     let ones = |count: usize| std::iter::repeat_n(1, count);
     let tail = y.dims.len() - 1;
     // Adds a dimension for the choices of a row, along which the gradient is broadcast.
-    let beside: Vec<u64> =
+    let beside: Dims =
         choices.iter().take(1).copied().chain(ones(choices.len() - 1)).chain(y.dims[1..].iter().copied()).collect();
-    let gradient = rule.tape.reshape(gradient, dims(&beside));
+    let gradient = rule.tape.reshape(gradient, beside);
     let weights = rule.spec.inputs.get(2).map(|weights| weights.dtype);
     let weighted = match weights {
         Some(_) => {
-            let sizes: Vec<u64> = choices.iter().copied().chain(ones(tail)).collect();
+            let sizes = choices.iter().copied().chain(ones(tail)).collect();
             let weights = rule.input(2);
-            let weights = rule.tape.reshape(weights, dims(&sizes));
+            let weights = rule.tape.reshape(weights, sizes);
             rule.map([gradient, weights], y.dtype, |[g, w]| g * w)
         }
         None => {
@@ -250,5 +250,5 @@ pub fn unpermute(rule: &mut Backward) -> Result<(), NoRule> {
 
 /// Concatenates the dimensions of the indices and those of a tensor after its first.
 fn with_tail(indices: Dims, tensor: Dims) -> Dims {
-    dims(&indices.iter().chain(&tensor[1..]).copied().collect::<Vec<_>>())
+    indices.iter().chain(&tensor[1..]).copied().collect()
 }

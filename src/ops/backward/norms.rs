@@ -143,7 +143,7 @@ pub fn norm(rule: &mut Backward, parts: &NormParts) -> Result<(), NoRule> {
 pub fn batch_norm(rule: &mut Backward) -> Result<(), NoRule> {
     let x = rule.spec.inputs[0];
     let (channels, alike) = (x.dims[1], x.dims[2..].iter().product());
-    let (whole, each) = (super::dims(&[x.dims[0], channels, alike]), super::dims(&[1, channels, 1]));
+    let (whole, each) = (Dims::from([x.dims[0], channels, alike]), Dims::from([1, channels, 1]));
     norm(rule, &NormParts { dims: whole, axes: vec![0, 2], weight: each, centred: true, adds: false })?;
     let count = (x.dims[0] * alike) as f64;
     let mut parts: Vec<TensorId> = rule.gradients[0].into_iter().collect();

@@ -44,7 +44,7 @@ impl Operation for Copying {
         // Tensors are concatenated along the first dimension; scalars become a vector.
         match dims.first() {
             Some(&first) => dims.set(0, first * ranks),
-            None => dims = Dims::from_slice(&[ranks]).expect("a tensor has room for one dimension"),
+            None => dims = Dims::from([ranks]),
         }
         flat_output(call, source.dtype, count, Some(dims))
     }

@@ -330,10 +330,9 @@ mod tests {
             (DType::F32, &[13, 14, 12], [3, 1, 1, 1], [1, 1, 300]),
         ];
         for (dtype, windows, [kernel, stride, padding, dilation], [samples, inputs, outputs]) in cases {
-            let dims = |sizes: &[u64]| Dims::from_slice(sizes).expect("few dimensions");
-            let each = |value: u64| dims(&vec![value; windows.len()]);
+            let each = |value: u64| std::iter::repeat_n(value, windows.len()).collect();
             let size = |size: &u64| (size - 1) * stride + dilation * (kernel - 1) + 1 - 2 * padding;
-            let x = dims(&windows.iter().map(size).collect::<Vec<u64>>());
+            let x: Dims = windows.iter().map(size).collect();
             let shape = Shape {
                 form: Form::Transposed,
                 samples,
@@ -342,7 +341,7 @@ mod tests {
                 outputs,
                 x,
                 kernel: each(kernel),
-                y: dims(windows),
+                y: windows.iter().copied().collect(),
                 stride: each(stride),
                 padding: each(padding),
                 dilation: each(dilation),

@@ -130,7 +130,7 @@ mod tests {
             let steps @ [stride, padding, dilation] = [1 + draw(1, 3), draw(2, 7), 1 + draw(3, 3)];
             let Some(y) = windows_of(x, kernel, steps) else { continue };
             let [x, kernel, y, stride, padding, dilation] =
-                [x, kernel, y, stride, padding, dilation].map(|size| Dims::from_slice(&[size]).expect("one dimension"));
+                [x, kernel, y, stride, padding, dilation].map(|size| Dims::from([size]));
             let shape = Shape {
                 form: Form::Forward,
                 samples: 1,

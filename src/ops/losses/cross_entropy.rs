@@ -36,7 +36,7 @@ impl Operation for CrossEntropy {
         call.needs_float(logits, "floating-point logits")?;
         call.needs_indices(targets)?;
         let dims = &logits.tensor.dims;
-        let rows = Dims::from_slice(&dims[..dims.len() - 1]).expect("no more than the logits have");
+        let rows = dims.part(..dims.len() - 1);
         if targets.tensor.dims != rows {
             let help = "there is a target for each row: the dimensions of the logits but the last";
             let (has, found) = (format!("this is {dims}"), format!("this is {}", targets.tensor.dims));

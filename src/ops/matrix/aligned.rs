@@ -272,7 +272,7 @@ impl Aligned {
         let mut launches: Vec<Launch> = self.sources().filter_map(Source::copy).collect();
         let kernel = match self.result {
             Some((offset, tensor)) if self.parts > 1 => {
-                let strides = Dims::from_slice(&tensor.strides[1..]).unwrap_or_default();
+                let strides = tensor.strides.part(1..);
                 let sums = Tensor { dims: output.dims, strides, ..tensor };
                 let step = tensor.strides[0] * tensor.dtype.size();
                 let parts = (0..self.parts).map(|part| Walked::in_workspace(offset + part * step, &sums, strides));

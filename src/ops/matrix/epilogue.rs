@@ -182,7 +182,7 @@ impl Finish {
         let output = &spec.outputs[0];
         let count = parts.len() as u8;
         let [rows, columns] = [2, 3].map(|input| &spec.inputs[input]);
-        let of_rows = Dims::from_slice(&[rows.strides[0], 0]).unwrap_or_default();
+        let of_rows = Dims::from([rows.strides[0], 0]);
         let scales = [Operand::of(2, rows, of_rows), Operand::of(3, columns, broadcast_strides(columns, output.dims))];
         let added: Vec<Operand> = self.added_operands(spec, self.before).collect();
         let formula = Formula::default();

@@ -88,7 +88,7 @@ impl Gate {
     fn elements(&self, spec: &Spec) -> Spec {
         let output = &spec.outputs[0];
         let tensor = |dtype: DType, dims: Dims| Tensor { dtype, dims, strides: dims.contiguous_strides(), ..*output };
-        let row = Dims::from_slice(&output.dims[output.dims.len() - 1..]).unwrap_or_default();
+        let row = output.dims.part(output.dims.len() - 1..);
         let mut inputs = vec![tensor(spec.outputs[1].dtype, output.dims); 2];
         inputs.extend(self.bias.iter().flat_map(|&bias| [tensor(spec.inputs[bias].dtype, row); 2]));
         Spec { inputs, outputs: vec![tensor(output.dtype, output.dims)], ..spec.clone() }
@@ -221,10 +221,10 @@ impl Gate {
         let mut operands: Vec<backward::TensorId> =
             [start, behind].map(|start| rule.tape.slice(sums, start, half)).into();
         if let Some(bias) = self.bias {
-            let row = Dims::from_slice(&[dims[last] / 2]).unwrap_or_default();
+            let row = Dims::from([dims[last] / 2]);
             let bias = rule.input(bias);
             for from in [0, dims[last] / 2] {
-                let start = Dims::from_slice(&[from]).unwrap_or_default();
+                let start = Dims::from([from]);
                 operands.push(rule.tape.slice(bias, start, row));
             }
         }

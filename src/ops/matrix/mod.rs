@@ -141,8 +141,7 @@ impl Operation for Gemm {
                  `transpose_b: true` transposes one",
             ));
         }
-        let lead = |tensor: &Tensor| Dims::from_slice(&tensor.dims[..tensor.dims.len() - 2]).unwrap_or_default();
-        let (lead_a, lead_b) = (lead(a), lead(b));
+        let [lead_a, lead_b] = [a, b].map(|tensor| tensor.dims.part(..tensor.dims.len() - 2));
         let mut dims = match (lead_a.len(), lead_b.len()) {
             _ if lead_a == lead_b => lead_a,
             (_, 0) => lead_a,
@@ -445,10 +444,9 @@ fn batches(spec: &Spec) -> Geometry {
     let lead = output.dims.len() - 2;
     let strides = |tensor: &Tensor| {
         let own = tensor.dims.len() - 2;
-        let strides: Vec<u64> = (0..lead).map(|axis| if own == lead { tensor.strides[axis] } else { 0 }).collect();
-        Dims::from_slice(&strides).unwrap_or_default()
+        (0..lead).map(|axis| if own == lead { tensor.strides[axis] } else { 0 }).collect()
     };
-    let dims = Dims::from_slice(&output.dims[..lead]).unwrap_or_default();
+    let dims = output.dims.part(..lead);
     collapse(dims, &[&spec.inputs[0], &spec.inputs[1], output].map(strides))
 }
 
@@ -467,15 +465,9 @@ fn products(spec: &Spec) -> Vec<launch::Gemm> {
         Some(&last) => (last, walk.dims.len() - 1),
         None => (1, 0),
     };
-    let outer = Dims::from_slice(&walk.dims[..inner]).unwrap_or_default();
-    let offsets: Vec<Vec<u64>> = walk
-        .strides
-        .iter()
-        .map(|strides| {
-            let strides = Dims::from_slice(&strides[..inner]).unwrap_or_default();
-            layout::offsets(outer, strides).collect()
-        })
-        .collect();
+    let outer = walk.dims.part(..inner);
+    let offsets: Vec<Vec<u64>> =
+        walk.strides.iter().map(|strides| layout::offsets(outer, strides.part(..inner)).collect()).collect();
     let matrix = |operand: usize, transposed: bool, index: usize| {
         let tensor = tensors[operand];
         let rank = tensor.dims.len();

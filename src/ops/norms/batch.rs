@@ -64,18 +64,15 @@ fn normalized(spec: &Spec) -> Expression {
 fn task<'a>(spec: &Spec, expression: &'a Expression) -> Task<'a> {
     let (inputs, dims) = (spec.inputs.len(), spec.outputs[0].dims);
     let whole = |operand: usize, tensor: &Tensor| Operand::of(operand, tensor, tensor.strides);
-    let of_channels =
-        |operand: usize, tensor: &Tensor| Operand::of(operand, tensor, by_channel(dims, tensor.strides[0]));
+    // Broadcasts one element per channel.
+    let of_channels = |operand: usize, tensor: &Tensor| {
+        let strides = (0..dims.len()).map(|axis| if axis == 1 { tensor.strides[0] } else { 0 }).collect();
+        Operand::of(operand, tensor, strides)
+    };
     let mut read = vec![whole(0, &spec.inputs[0])];
     read.extend((1..3).map(|output| of_channels(inputs + output, &spec.outputs[output])));
     read.extend((1..inputs).map(|input| of_channels(input, &spec.inputs[input])));
     Task { expression, dims, outputs: vec![whole(inputs, &spec.outputs[0])], inputs: read }
-}
-
-/// Returns the strides that broadcast one element per channel over `dims`. `stride` is that between channels.
-fn by_channel(dims: Dims, stride: u64) -> Dims {
-    let strides: Vec<u64> = (0..dims.len()).map(|axis| if axis == 1 { stride } else { 0 }).collect();
-    Dims::from_slice(&strides).expect("as many as the dimensions")
 }
 
 impl Statistics {
@@ -155,7 +152,7 @@ impl Operation for BatchNorm {
         call.needs_rank(0, 2, "samples and channels")?;
         call.needs_channels()?;
         let x = &call.inputs[0].tensor;
-        let channels = Dims::from_slice(&x.dims[1..2]).expect("a single dimension");
+        let channels = x.dims.part(1..2);
         let y = call.given_dtype(0).unwrap_or(x.dtype);
         let statistics = call.inputs.iter().map(|input| input.tensor.dtype.compute()).fold(y.compute(), DType::promote);
         Ok(vec![

@@ -61,8 +61,7 @@ impl HeldChannels {
         let dims = tensors[0].dims;
         let segment: u64 = dims[2..].iter().product();
         let is_contiguous = |tensor: &&Tensor| {
-            let own = Dims::from_slice(&dims[2..]).expect("no more than there are");
-            let axes = own.contiguous_strides();
+            let axes = dims.part(2..).contiguous_strides();
             (2..dims.len()).all(|axis| dims[axis] == 1 || tensor.strides[axis] == axes[axis - 2])
         };
         if !tensors.iter().all(is_contiguous) {

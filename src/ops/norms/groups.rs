@@ -87,21 +87,14 @@ impl Operation for GroupNorm {
         let dims = rule.spec.inputs[0].dims;
         let groups = self.groups(&dims, &rule.spec.attrs);
         let (each, alike) = (dims[1] / groups, dims[2..].iter().product());
-        let four = |sizes: [u64; 4]| Dims::from_slice(&sizes).expect("a tensor has room for four dimensions");
-        let (dims, weight) = (four([dims[0], groups, each, alike]), four([1, groups, each, 1]));
+        let (dims, weight) = (Dims::from([dims[0], groups, each, alike]), Dims::from([1, groups, each, 1]));
         backward::norm(rule, &backward::NormParts { dims, axes: vec![2, 3], weight, centred: true, adds: false })
     }
 }
 
 /// Whether the elements of all channels of a sample are contiguous.
 fn is_whole(tensor: &Tensor) -> bool {
-    let sample = Tensor { dims: without_first(&tensor.dims), strides: without_first(&tensor.strides), ..*tensor };
-    sample.contiguous()
-}
-
-/// Returns the dimensions after the first.
-fn without_first(dims: &Dims) -> Dims {
-    Dims::from_slice(&dims[1..]).expect("no more than there are")
+    Tensor { dims: tensor.dims.part(1..), strides: tensor.strides.part(1..), ..*tensor }.contiguous()
 }
 
 impl GroupNorm {
@@ -117,8 +110,8 @@ impl GroupNorm {
         let (each, alike) = (dims[1] / groups, dims[2..].iter().product::<u64>());
         let length = each * alike;
         let row = |tensor: &Tensor| {
-            let three = |a, b, c| Dims::from_slice(&[a, b, c]).expect("a tensor has room for three dimensions");
-            Tensor { dims: three(dims[0], groups, length), strides: three(tensor.strides[0], length, 1), ..*tensor }
+            let dims = [dims[0], groups, length].into();
+            Tensor { dims, strides: [tensor.strides[0], length, 1].into(), ..*tensor }
         };
         let mut rows = spec.clone();
         rows.inputs[0] = row(&spec.inputs[0]);

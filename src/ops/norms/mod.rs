@@ -95,7 +95,7 @@ impl Operation for Norm {
             call.needs_float(input, "floating-point values")?;
         }
         let x = &call.inputs[0].tensor;
-        let columns = Dims::from_slice(&x.dims[x.dims.len() - 1..]).expect("a single dimension");
+        let columns = x.dims.part(x.dims.len() - 1..);
         if self.adds {
             let residual = &call.inputs[1].tensor;
             if (residual.dtype, residual.dims) != (x.dtype, x.dims) {
@@ -144,7 +144,7 @@ impl Operation for Norm {
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         let (dims, last) = (rule.spec.inputs[0].dims, rule.spec.inputs[0].dims.len() - 1);
-        let weight = Dims::from_slice(&dims[last..]).expect("a single dimension");
+        let weight = dims.part(last..);
         let parts = backward::NormParts { dims, axes: vec![last], weight, centred: self.centred, adds: self.adds };
         backward::norm(rule, &parts)
     }

@@ -47,8 +47,7 @@ impl Extent {
     /// Returns the sizes of the reduced dimensions of `all` if `reduced`, otherwise of the other dimensions.
     fn part(&self, all: &Dims, reduced: bool) -> Dims {
         let axes = (0..self.dims.len()).filter(|&axis| self.reduced[axis] == reduced);
-        let sizes: Vec<u64> = axes.map(|axis| all[axis]).collect();
-        Dims::from_slice(&sizes).expect("no more than there are")
+        axes.map(|axis| all[axis]).collect()
     }
 
     /// Number of terms per result.

@@ -41,17 +41,9 @@ impl Finish {
     /// of the type `compute`.
     pub fn expression(result: &Expression, inputs: &[String], places: &[&str], compute: DType) -> Finish {
         let constants = result.constants();
-        let is_one = places.len() == 1;
-        let outputs = |text: &str| (0..if is_one { 0 } else { places.len() }).map(|i| format!("{text}r{i}")).collect();
-        let (declared, returned): (Vec<String>, Vec<String>) = (outputs("C& "), outputs(""));
-        let parameters = (0..inputs.len()).map(|i| format!("C x{i}"));
-        let parameters = parameters.chain((0..constants.len()).map(|i| format!("C c{i}"))).chain(declared);
-        let before = format!(
-            "__device__ inline {} result_of({}) {{\n{}}}\n",
-            if is_one { "C" } else { "void" },
-            parameters.collect::<Vec<_>>().join(", "),
-            result.c_text()
-        );
+        let returned: Vec<String> =
+            (0..places.len()).filter(|_| places.len() > 1).map(|place| format!("r{place}")).collect();
+        let before = result.c_function("__device__ inline", "result_of", inputs.len());
         let arguments = inputs.iter().cloned().chain((0..constants.len()).map(|i| format!("f{i}")));
         let call = arguments.chain(returned.iter().cloned()).collect::<Vec<_>>().join(", ");
         let store = match places {

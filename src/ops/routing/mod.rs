@@ -65,8 +65,8 @@ impl Operation for Route {
         if tokens > i32::MAX as u64 {
             return Err(call.bad_shape(probs, "at most 2^31 rows"));
         }
-        let slots = Dims::from_slice(&[experts, call.attrs.int("capacity") as u64]).expect("two dimensions");
-        let dropped = Dims::from_slice(&[experts]).expect("one dimension");
+        let slots = Dims::from([experts, call.attrs.int("capacity") as u64]);
+        let dropped = Dims::from([experts]);
         Ok(vec![
             call.output(0, DType::I32, slots)?,
             call.output(1, probs.tensor.dtype, slots)?,

@@ -71,7 +71,7 @@ impl ChainPartition {
         let ChainPartition { rows, sharing, .. } = self;
         let expression = spec.expression.as_deref().expect("fusion makes chains with an expression");
         let compute = compute_type(spec);
-        let functions = functions(expression, spec.outputs.len());
+        let functions = functions(expression);
         let params = self.parameters(core, spec, &functions);
         let definitions = format!(
             "{}typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED 0\n#define CENTRED {}\n\
@@ -263,7 +263,7 @@ impl ChainPartition {
 
 /// Returns the functions before and after the core. If the second one needs the core's operand, it reads the stored
 /// value instead of computing it again.
-fn functions(expression: &Expression, outputs: usize) -> [KernelFunction; 2] {
+fn functions(expression: &Expression) -> [KernelFunction; 2] {
     let (before, numbers) = expression.part(&expression.outputs()[..1]);
     let mut behind = Expression::default();
     let own = expression.outputs()[0];
@@ -279,20 +279,11 @@ fn functions(expression: &Expression, outputs: usize) -> [KernelFunction; 2] {
     }
     let results: Vec<u16> = expression.outputs()[1..].iter().map(|&node| places[usize::from(node)]).collect();
     let (behind, behind_numbers) = behind.part(&results);
-    let function = |expression: Expression, name, prefix, inputs: Vec<usize>, results: usize| {
-        let constants = expression.constants().to_vec();
-        let arguments = (0..inputs.len()).map(|input| format!("C x{input}"));
-        let arguments = arguments.chain((0..constants.len()).map(|constant| format!("C c{constant}")));
-        let arguments = arguments.chain((0..results).filter(|_| results > 1).map(|result| format!("C& r{result}")));
-        let text = format!(
-            "__device__ inline {} {name}({}) {{\n{}}}\n",
-            if results > 1 { "void" } else { "C" },
-            arguments.collect::<Vec<_>>().join(", "),
-            expression.c_text()
-        );
-        KernelFunction { text, name, inputs, prefix, constants }
+    let function = |expression: Expression, name, prefix, inputs: Vec<usize>| {
+        let text = expression.c_function("__device__ inline", name, inputs.len());
+        KernelFunction { text, name, inputs, prefix, constants: expression.constants().to_vec() }
     };
-    [function(before, "before", "b", numbers, 1), function(behind, "behind", "c", behind_numbers, outputs)]
+    [function(before, "before", "b", numbers), function(behind, "behind", "c", behind_numbers)]
 }
 
 /// Kernel text: the packs of a batch, the largest element of a row, and the sum of exponentials relative to it.
