@@ -138,7 +138,10 @@ impl Analyzer<'_> {
             return Value::Unknown;
         }
         let name = text.to_owned();
-        let help = unknown::help(&name, NameRole::Any, self.known_names().iter().map(String::as_str));
+        let help = match self.defs.contains_key(&symbol) {
+            true => format!("`{name}` is a `def`: label a call of it, `r: {name}(…)`, and write `r`"),
+            false => unknown::help(&name, NameRole::Any, self.known_names().iter().map(String::as_str)),
+        };
         self.error(ModelError::UnknownName { name, at: span.into(), help: Some(help) });
         self.bad_names.insert(span.start as usize);
         Value::Unknown
@@ -280,9 +283,7 @@ impl Analyzer<'_> {
                 "a list of groups of ranks" => {
                     Some("write a list for each group, `over [[0, 1], [2, 3]]`, or a factor of a `mesh`, `over tp`")
                 }
-                "a tensor or a plain number" if matches!(found, Value::List(_)) => {
-                    Some("write its members one by one: `for i in 0..4 { fill(l[i] -> x[i..i + 1]) }`")
-                }
+                "a tensor or a plain number" if matches!(found, Value::List(_)) => Some(super::init::LIST_OF_ELEMENTS),
                 "`true` or `false`, or a list with one of them for each output" => {
                     Some("write `true`, or a comparison, such as `n > 0`; for two outputs, `[false, true]`")
                 }
