@@ -138,10 +138,7 @@ impl Analyzer<'_> {
             return Value::Unknown;
         }
         let name = text.to_owned();
-        let help = match self.defs.contains_key(&symbol) {
-            true => format!("`{name}` is a `def`: label a call of it, `r: {name}(…)`, and write `r`"),
-            false => unknown::help(&name, NameRole::Any, self.known_names().iter().map(String::as_str)),
-        };
+        let help = unknown::help(&name, NameRole::Any, self.known_names().iter().map(String::as_str));
         self.error(ModelError::UnknownName { name, at: span.into(), help: Some(help) });
         self.bad_names.insert(span.start as usize);
         Value::Unknown

@@ -10,7 +10,7 @@ use super::analyzer::Analyzer;
 use super::error::ModelError;
 use super::functions::FUNCTIONS;
 use super::parts::BufferType;
-use super::value::{LARGEST_WHOLE, Number, Value};
+use super::value::{LARGEST_WHOLE, Value};
 
 /// Initial contents that have a name.
 const NAMED: [&str; 3] = ["zeros", "ones", "iota"];
@@ -152,10 +152,28 @@ impl Analyzer<'_> {
 
     /// Returns a number that an element of this type holds.
     fn element(&mut self, value: &Value, dtype: DType, at: SrcSpan) -> Option<f64> {
-        let Value::Number(number) = *value else { return self.wrong_type("a plain number", value, at) };
-        if number.dimension != Dimension::NONE {
-            return self.wrong_type("a plain number", value, at);
-        }
+        let number = match *value {
+            Value::Number(number) if number.dimension == Dimension::NONE => number,
+            Value::Unknown => return None,
+            _ => {
+                let help = match value {
+                    Value::Text(_) => {
+                        "no file has initial contents: write a list, compute the values in `setup { … }`, or `read` them on a host stream"
+                    }
+                    Value::Number(_) => {
+                        "elements have no unit: write the number alone, or divide it by a unit, `t / 1us`"
+                    }
+                    _ => "write a number, or a list of numbers",
+                };
+                let (expected, found) = ("a plain number".to_owned(), value.describe(&self.names));
+                return self.fail(ModelError::WrongType {
+                    expected,
+                    found,
+                    at: at.into(),
+                    help: Some(help.to_owned()),
+                });
+            }
+        };
         let float = number.value.float();
         let rounded = dtype.round(float);
         let (expected, help) = match dtype.is_float() {
@@ -171,7 +189,7 @@ impl Analyzer<'_> {
             ),
             false => (format!("a whole number that {dtype} holds"), "declare the buffer with a wider type".to_owned()),
         };
-        let found = Value::Number(Number { ..number }).describe(&self.names);
+        let found = Value::Number(number).describe(&self.names);
         self.fail(ModelError::WrongType { expected, found, at: at.into(), help: Some(help) })
     }
 

@@ -28,8 +28,11 @@ pub(super) fn slice(place: &FailurePoint) -> Option<String> {
 /// True if the text goes on with the step of a slice, such as `..2`, `:4:2`, `::2` or `step 2`.
 fn has_step(place: &FailurePoint) -> bool {
     let index = place.rest.split([',', ']', '{']).next().unwrap_or_default();
-    let steps =
-        place.rest.starts_with("..") && !place.before.ends_with("..") && last_index(place.before).contains("..");
+    // A point after a number is read as one of its member: the second `..` of `0..8..2` fails at its second point.
+    let after_one = place.before.strip_suffix('.').filter(|before| !before.ends_with('.'));
+    let after_none = place.rest.starts_with("..").then_some(place.before);
+    let before_dots = after_one.filter(|_| place.rest.starts_with('.')).or(after_none);
+    let steps = before_dots.is_some_and(|before| last_index(before).contains(".."));
     steps || index.matches(':').count() > 1 || ["step", "by"].contains(&place.word()) && place.after_value()
 }
 
