@@ -15,10 +15,6 @@ use super::value::{LARGEST_WHOLE, Value};
 /// Initial contents that have a name.
 const NAMED: [&str; 3] = ["zeros", "ones", "iota"];
 
-/// Help for a list in the place of a tensor.
-pub(super) const LIST_OF_ELEMENTS: &str =
-    "a tensor gets the numbers of a list when it is declared: `buffer x: f32[3] = [1, 2, 3]`";
-
 /// Longest list that a help writes out.
 const SHORT: u64 = 12;
 

@@ -8,7 +8,7 @@ use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
-use super::unknown::spatial_word_help;
+use super::unknown::{LIST_OF_ELEMENTS, spatial_word_help};
 use super::value::Value;
 
 impl Analyzer<'_> {
@@ -135,7 +135,7 @@ impl Analyzer<'_> {
                             .to_owned(),
                     ),
                     OptionType::Number(Dimension::NONE) if matches!(value, Value::List(_)) => {
-                        Some(super::init::LIST_OF_ELEMENTS.to_owned())
+                        Some(LIST_OF_ELEMENTS.to_owned())
                     }
                     OptionType::Int(..) | OptionType::Number(Dimension::NONE)
                         if let Value::Text(text) = &value
