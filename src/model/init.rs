@@ -46,7 +46,11 @@ impl Analyzer<'_> {
                     _ => format!("the type has the sizes: write `{word}`"),
                 }),
             }),
-            (_, None) if self.scopes.get(symbol).is_some() => self.listed(expr, ty),
+            (_, None)
+                if self.scopes.get(symbol).is_some() || [self.builtins.rank, self.builtins.world].contains(&symbol) =>
+            {
+                self.listed(expr, ty)
+            }
             (word, Some(_)) if FUNCTIONS.contains(&word) => self.listed(expr, ty),
             (word, _) => self.fail(ModelError::WrongType {
                 expected: "`random(seed)`, `zeros`, `ones`, `iota`, a number or a list".to_owned(),

@@ -347,7 +347,7 @@ fn buffers_begin_with_the_numbers_of_the_file() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "a.aorta",
-        "let parents = [0, 0, 1, -1]\nbuffer p: i32[4] = parents\nbuffer m[2]: f32[2, 2] = [[1, 2.5], [rank - 3, 0.1]]\n\
+        "let parents = [0, 0, 1, -1]\nbuffer p: i32[4] = parents\nbuffer m[2]: f32[2, 2] = [[1, 2.5], [rank - 3, 0.1]]\nbuffer one: u8[3] = world\n\
          buffer w { up: f32[2], down: f32[1] } = 0.5\nbuffer r: i32[2, 3] = [0..3, rev(4..7)]\nbuffer y: f32[2]\n\
          step { buffer inside: f32[2] = 0.25 map(inside + w.up -> y) }",
     );
@@ -363,6 +363,8 @@ fn buffers_begin_with_the_numbers_of_the_file() {
     assert_eq!(floats("w.npy", "(3,)"), [0.5; 3]);
     assert_eq!(whole("r.npy", "(2,3,)"), [0, 1, 2, 6, 5, 4]);
     assert_eq!(floats("y.npy", "(2,)"), [0.75; 2]);
+    let file = std::fs::read(sandbox.path("out/one.npy")).expect("it is written");
+    assert_eq!(array(&file, "|u1", "(3,)"), [1; 3]);
 }
 
 /// The data of a NumPy file with this header.
