@@ -395,10 +395,8 @@ fn a_declared_main_is_used() {
 #[test]
 fn json_names_the_numbers_of_ranks() {
     let sandbox = Sandbox::new();
-    sandbox.write(
-        "a.aorta",
-        "buffer x: f32[6 / world]\nbuffer y: f32[4]\nstep { if world == 2 { map(y[5] -> x) } map(x + 1 -> x) }\n",
-    );
+    let step = "if world == 2 { map(y[5] -> x[0]) } if world > 3 { map(y[7] -> x[0]) } map(x + 1 -> x)";
+    sandbox.write("a.aorta", format!("buffer x, y: f32[4]\nstep {{ {step} }}\n"));
     let ranks = |ranks: &str| -> Vec<serde_json::Value> {
         let output = sandbox.run(&["check", "a.aorta", "--ranks", ranks, "--diagnostics", "json"]);
         assert_eq!(output.code, Some(2), "{}", output.stderr);
