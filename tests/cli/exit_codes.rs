@@ -186,7 +186,7 @@ fn a_run_can_be_interrupted_before_its_first_sample() {
     let sandbox = Sandbox::new();
     let stage = "warming up, before its first measured iteration: it has no figures\n";
     let output = interrupted(&sandbox, "moe --preset tiny --backend host --warmup 1048576", stage);
-    assert!(!output.stdout.contains("0 iterations") && !output.stdout.contains("median"), "{}", output.stdout);
+    assert!(!output.stdout.contains("\n0 iterations") && !output.stdout.contains("median"), "{}", output.stdout);
     let time = &sandbox.json("a.json")["variants"][0]["time"];
     assert_eq!((&time["n"], &time["p50_ns"]), (&0.into(), &serde_json::Value::Null));
 }
