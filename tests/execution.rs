@@ -9,11 +9,10 @@ use std::sync::atomic::Ordering;
 
 use aorta::backend::host::Host;
 use aorta::base::{Nanos, SourceMap};
-use aorta::config::EffortPlan;
+use aorta::config::{DataSetting, EffortPlan};
 use aorta::exec::{self, Control, ExecError, Health, LaunchMode, Observation, Sensors, Session};
 use aorta::measure::{self, Measured, Request};
 use aorta::model::Program;
-use aorta::ops::init::Init;
 use aorta::plan::Plan;
 use aorta::schedule::{self, Schedule};
 
@@ -522,7 +521,7 @@ step { on a { map(x + one -> sum) } }
     let Prepared { program, .. } = Prepared::of(text);
     let (_, plan) = common::planned(text);
     let schedule = common::placed(&program, &plan, &Host, &schedule::ScheduleOptions::default());
-    let read = |contents: Option<Init>| -> Vec<Vec<u8>> {
+    let read = |contents: DataSetting| -> Vec<Vec<u8>> {
         let options = exec::SessionOptions { contents, ..common::exec_options() };
         let mut session = exec::prepare(exec::RankSchedule::new(&program, &plan, &schedule), &Host, &options)
             .unwrap_or_else(|error| panic!("{error}"));
@@ -530,7 +529,7 @@ step { on a { map(x + one -> sum) } }
         let memories = (0..program.memories.len()).map(aorta::base::MemoryId::from);
         memories.map(|memory| session.read(memory).expect("reads").expect("has memory")).collect()
     };
-    let (random, zeros) = (read(None), read(Some(Init::Zeros)));
+    let (random, zeros) = (read(DataSetting::Normal), read(DataSetting::Zeros));
     assert_ne!(random[0], zeros[0]);
     assert_eq!(zeros[0], [0; 32]);
     assert_eq!(random[1], zeros[1], "integers may be indices");

@@ -319,6 +319,35 @@ fn sorts_rows_and_gradients_agree_with_the_cpu() {
     }
 }
 
+/// Lists longer than one launch writes, families, types of every size, and memory of the host.
+#[test]
+fn listed_numbers_agree_with_the_cpu() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = Folder::new();
+    let text = "
+        let long = 0..150
+        buffer a: i64[150] = long
+        buffer b[3]: bf16[2, 2] = [[1, 2.5], [-3, 0.1]]
+        buffer c: u8[5] = [255, 0, 1, 2, 3]
+        buffer d: f16[1000] = 0.3
+        buffer e[2]: f64[75, 2] = view_of
+        buffer f: f32[66] in pinned = rev(0..66)
+        buffer g: e4m3[3] = [448, -0.3, 1e-4]
+        buffer sums: f64[7]
+        step {
+          sum(a * a -> sums[0])
+          sum(b * 2 -> sums[1])
+          sum(c * 2 -> sums[2])
+          sum(d * 2 -> sums[3])
+          sum(e * e -> sums[4])
+          sum(f * f -> sums[5])
+          sum(g * 3 -> sums[6])
+        }";
+    let pairs: Vec<String> = (0..75).map(|row| format!("[{row}.5, {}]", row * row)).collect();
+    let text = text.replace("view_of", &format!("[{}]", pairs.join(", ")));
+    verify_with(libraries, &[], &folder.write("listed.aorta", text), &RESULTS_ONLY);
+}
+
 /// Without hipBLASLt, rocBLAS computes the products.
 #[test]
 fn products_of_the_other_library_agree_with_the_cpu() {

@@ -15,7 +15,7 @@ use crate::render::DiagnosticFormat;
 use crate::schedule::{self, Topology};
 
 use super::diagnostics::{self, FileResults};
-use super::error::CliError;
+use super::error::{CliError, Note};
 use super::{
     CliResult, ConfigArgs, WorkloadArgs, ab, backends, container, exec, kinds, library, load, output, project,
     scenario as scenarios, suite, sweep,
@@ -171,7 +171,7 @@ fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticForma
         if let CliError::Source { note, .. } = &mut error
             && several
         {
-            *note = format!(" with {}", in_words(&worlds));
+            *note = Note { text: format!(" with {}", in_words(&worlds)), ranks: worlds };
         }
         if let Some(before) = last.replace(error) {
             before.print(how);
@@ -209,7 +209,7 @@ fn check_world(
         schedule::check_memory(&rank.program, &schedule, available, &has).map_err(|error| CliError::Source {
             diagnostics: vec![error],
             sources: loaded.compiled.sources.clone(),
-            note: String::new(),
+            note: Note::default(),
         })?;
     }
     // Lints do not depend on the world size, so they are reported once.

@@ -9,7 +9,7 @@ use crate::compile::{BoxedDiagnostic, Parsed};
 use crate::config::ConfigError;
 use crate::render::{self, DiagnosticFormat};
 
-use super::error::CliError;
+use super::error::{CliError, Note};
 use super::{CHECK_FAILED, CliResult, DONE, output};
 
 impl CliError {
@@ -52,15 +52,15 @@ impl CliError {
 
 /// Shows diagnostics, and in text form their number.
 pub fn show<'a>(all: impl IntoIterator<Item = &'a dyn Diagnostic>, sources: &SourceMap, how: DiagnosticFormat) {
-    show_noted(all, sources, how, "");
+    show_noted(all, sources, how, &Note::default());
 }
 
-/// Shows diagnostics, and in text form their number followed by `note`.
+/// Shows diagnostics with their context: after their number in text form, in a field of each in JSON.
 pub fn show_noted<'a>(
     all: impl IntoIterator<Item = &'a dyn Diagnostic>,
     sources: &SourceMap,
     how: DiagnosticFormat,
-    note: &str,
+    note: &Note,
 ) {
     let mut text = String::new();
     let mut counts = [0; 3];
@@ -68,11 +68,14 @@ pub fn show_noted<'a>(
         if how == DiagnosticFormat::Text && !text.is_empty() {
             text.push('\n');
         }
-        text += &render::diagnostic(one, sources, how, output::error_style());
+        text += &match how {
+            DiagnosticFormat::Json => render::json(one, sources, &note.ranks),
+            _ => render::diagnostic(one, sources, how, output::error_style()),
+        };
         counts[level(one)] += 1;
     }
     if how == DiagnosticFormat::Text {
-        text += &format!("{}{note}\n", numbers(counts));
+        text += &format!("{}{}\n", numbers(counts), note.text);
     }
     print(&text, how);
 }
@@ -122,7 +125,7 @@ pub fn syntax_errors(parsed: Parsed) -> Result<(), CliError> {
         return Ok(());
     }
     let (diagnostics, sources) = (parsed.errors, Arc::new(parsed.sources));
-    Err(CliError::Source { diagnostics, sources, note: String::new() })
+    Err(CliError::Source { diagnostics, sources, note: Note::default() })
 }
 
 /// The combined result for many files. A file that fails does not prevent the others.

@@ -19,8 +19,7 @@ pub enum CliError {
     Source {
         diagnostics: Vec<BoxedDiagnostic>,
         sources: Arc<SourceMap>,
-        /// Text after the number of mistakes: the command that reports the same ones, or the numbers of ranks with them.
-        note: String,
+        note: Note,
     },
     Input(InputError),
     Config(ConfigError),
@@ -29,6 +28,15 @@ pub enum CliError {
         error: ExecError,
         sources: Arc<SourceMap>,
     },
+}
+
+/// Context of the mistakes of a file.
+#[derive(Debug, Default)]
+pub struct Note {
+    /// Text after the number of mistakes: the command that reports the same ones, or the numbers of ranks with them.
+    pub text: String,
+    /// Numbers of ranks with these mistakes; empty if the command checks one number.
+    pub ranks: Vec<u32>,
 }
 
 /// Mistakes in arguments, and files that cannot be used.

@@ -18,7 +18,7 @@ use crate::ops::DataFile;
 use crate::syntax::ast::DeclKind;
 use crate::syntax::{self, SyntaxLimits};
 
-use super::error::{CliError, InputError};
+use super::error::{CliError, InputError, Note};
 use super::progress::TransientBar;
 use super::{ConfigArgs, WorkloadArgs, container, environment, files, library, misnamed, modules, project};
 
@@ -294,7 +294,8 @@ pub fn load(
 fn failed(error: CompileError, check: Option<String>) -> CliError {
     match error {
         CompileError::Mistakes(mistakes) => {
-            let note = check.map(|check| format!("; `{check}` shows the same")).unwrap_or_default();
+            let text = check.map(|check| format!("; `{check}` shows the same")).unwrap_or_default();
+            let note = Note { text, ..Note::default() };
             CliError::Source { diagnostics: mistakes.all, sources: mistakes.sources, note }
         }
         CompileError::TooLarge { name } => InputError::unreadable(name, "it is too large", None).into(),

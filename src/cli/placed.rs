@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::base::SourceMap;
 use crate::compile::BoxedDiagnostic;
 
-use super::error::CliError;
+use super::error::{CliError, Note};
 
 /// Code of the error about the name of a parameter: it shows the name, not the value.
 const UNKNOWN_PARAMETER: &str = "aorta::model::unknown_parameter";
@@ -52,7 +52,7 @@ pub fn in_file(error: CliError, (name, text): (&str, &str), find: FindPlace) -> 
     };
     let diagnostics = diagnostics.into_iter().map(place).collect();
     match is_placed {
-        true => CliError::Source { diagnostics, sources: Arc::new(extended), note: String::new() },
+        true => CliError::Source { diagnostics, sources: Arc::new(extended), note: Note::default() },
         false => CliError::Source { diagnostics, sources, note },
     }
 }

@@ -76,7 +76,7 @@ pub struct Comm {
 }
 
 /// Initial contents of a range of memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Fill {
     pub space: Space,
     pub offset: u64,
@@ -340,7 +340,7 @@ fn fills(rank: &RankSchedule) -> Vec<Fill> {
     (0..program.memories.len())
         .map(crate::base::MemoryId::from)
         .filter_map(|id| {
-            let (MemoryKind::Buffer(init) | MemoryKind::Bare(init)) = program.memory(id).kind else { return None };
+            let (MemoryKind::Buffer(init) | MemoryKind::Bare(init)) = &program.memory(id).kind else { return None };
             let layout = program.layout(id);
             let (space, offset) = schedule.memory.offset(id, 0);
             let elements = layout.dims.iter().product();
@@ -351,10 +351,10 @@ fn fills(rank: &RankSchedule) -> Vec<Fill> {
 
 impl Image {
     /// Replaces random initial contents of floats by `init`. Integers keep theirs, since they may be indices.
-    pub fn replace_random(&mut self, init: Init) {
+    pub fn replace_random(&mut self, init: &Init) {
         for fill in &mut self.fills {
             if fill.dtype.is_float() && matches!(fill.init, Init::Random { .. }) {
-                fill.init = init;
+                fill.init = init.clone();
             }
         }
     }

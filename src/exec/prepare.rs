@@ -35,8 +35,8 @@ pub struct SessionOptions {
     pub gate_depth: u32,
     /// Flush the data caches before each iteration.
     pub cold: bool,
-    /// Initial contents of floats; `None` for random values.
-    pub contents: Option<Init>,
+    /// Initial contents of floats that the file declares random.
+    pub contents: DataSetting,
 }
 
 impl SessionOptions {
@@ -52,12 +52,7 @@ impl SessionOptions {
             observe: settings.observe,
             gate_depth: if settings.gate == GateSetting::Auto { settings.gate_depth } else { 0 },
             cold: settings.cache == CacheSetting::Cold,
-            contents: match settings.data {
-                DataSetting::Normal => None,
-                DataSetting::Zeros => Some(Init::Zeros),
-                DataSetting::Ones => Some(Init::Ones),
-                DataSetting::Iota => Some(Init::Iota),
-            },
+            contents: settings.data,
         }
     }
 }
@@ -133,8 +128,11 @@ pub(super) fn lower(
     let extra: Vec<_> = overlapping.then(image::clock_lane).into_iter().collect();
     let (mut image, mut commands) = image::lower(rank, &extra, stamps, options.gemm_candidates);
     image.keep_algorithms = options.keep_algorithms;
-    if let Some(init) = options.contents {
-        image.replace_random(init);
+    match options.contents {
+        DataSetting::Normal => {}
+        DataSetting::Zeros => image.replace_random(&Init::Zeros),
+        DataSetting::Ones => image.replace_random(&Init::Ones),
+        DataSetting::Iota => image.replace_random(&Init::Iota),
     }
     alter(&mut image, &mut commands);
     image.find_predecessors(&commands);

@@ -29,7 +29,11 @@ impl RunRecord {
         let schedule = &schedules[0];
         let no_measurement = no_measurement(settings);
         let complete = measured.is_complete();
-        let interrupted = |how| format!("the run was {how}: its figures cover the iterations before");
+        let without_figures = measured.variants.iter().all(|variant| variant.time.n == 0);
+        let interrupted = |how| match without_figures {
+            true => format!("the run was {how}, before its first measured iteration: it has no figures"),
+            false => format!("the run was {how}: its figures cover the iterations before"),
+        };
         let mut warnings: Vec<String> = measured.interruption.map(interrupted).into_iter().collect();
         warnings.extend(no_measurement.map(str::to_owned));
         warnings.extend(measured.warnings);

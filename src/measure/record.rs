@@ -455,4 +455,9 @@ impl RunRecord {
     pub fn to_json(&self) -> String {
         json::document(self)
     }
+
+    /// True if the run was interrupted before its first measured iteration.
+    pub fn has_no_iteration(&self) -> bool {
+        !self.complete && self.variants.iter().all(|variant| variant.time.n == 0)
+    }
 }

@@ -42,6 +42,9 @@ impl<'a> Analyzer<'a> {
             });
         }
         let (inputs, outputs) = (&signature.inputs, &signature.outputs);
+        if !call.options.is_empty() && call.inputs.len() < inputs.len() {
+            return self.declare_failed_call(call);
+        }
         if call.inputs.len() != inputs.len() || call.outputs.len() > outputs.len() {
             let list = |params: &[Param]| {
                 let names: Vec<&str> = params.iter().map(|param| self.names.name(param.name.symbol)).collect();

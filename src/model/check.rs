@@ -257,8 +257,11 @@ impl<'a> Checker<'a> {
             Layout::Parts(parts) => parts.iter().for_each(|(_, expr)| self.expr(expr)),
             Layout::Like(path) => self.expr_at(path, NameRole::Operand),
         }
-        if let Some(Expr { kind: ExprKind::Call { args, .. }, .. }) = &buffer.init {
-            self.exprs(args);
+        match &buffer.init {
+            Some(Expr { kind: ExprKind::Call { args, .. }, .. }) => self.exprs(args),
+            // A name may be that of contents, such as `zeros`.
+            None | Some(Expr { kind: ExprKind::Name(_), .. }) => {}
+            Some(init) => self.expr(init),
         }
     }
 

@@ -44,7 +44,7 @@ impl Contents {
         if !is_whole(layout.dtype) || elements > MAX_ELEMENTS {
             return None;
         }
-        let value = |index| match program.memory(memory).kind {
+        let value = |index| match &program.memory(memory).kind {
             // Ranks with one program differ in their random contents.
             MemoryKind::Buffer(Init::Random { .. }) | MemoryKind::Bare(Init::Random { .. }) if program.world > 1 => {
                 UNKNOWN

@@ -1,7 +1,6 @@
 //! Analyzes declarations of streams and buffers, and the options of the step; reports what this version does not
 //! support.
 
-use crate::base::units::Dimension;
 use crate::base::{DType, Dims, MemoryId, Space, SrcSpan, suggest};
 use crate::ops::init::Init;
 use crate::syntax::ast::*;
@@ -285,7 +284,7 @@ impl<'a> Analyzer<'a> {
             let number = self.program.memories.len() as u64 + 1;
             let init = match &buffer.init {
                 None => Some(Init::Random { seed: number, deviation: 1.0 }),
-                Some(expr) => self.init(expr),
+                Some(expr) => ty.as_ref().and_then(|ty| self.init(expr, ty)),
             };
             let count = self.family(&family.count, FamilyOf::Buffers, family.name);
             let value = match (&ty, init, count) {
@@ -352,96 +351,5 @@ impl<'a> Analyzer<'a> {
             Value::Unknown => None,
             other => self.wrong_type("a tensor type, such as `f32[n]`", &other, expr.span),
         }
-    }
-
-    /// Evaluates the initial contents of a buffer. `None` after an error, which has been reported.
-    pub(super) fn init(&mut self, expr: &Expr) -> Option<Init> {
-        let known = ["random(seed)", "zeros", "ones", "iota"];
-        let word = match &expr.kind {
-            ExprKind::Name(symbol) => self.names.name(*symbol).to_owned(),
-            ExprKind::Call { callee, args } if self.names.name(callee.symbol) == "random" => {
-                return self.random(args, expr.span);
-            }
-            ExprKind::Call { callee, .. } => self.names.name(callee.symbol).to_owned(),
-            _ => String::new(),
-        };
-        match word.as_str() {
-            "zeros" => Some(Init::Zeros),
-            "ones" => Some(Init::Ones),
-            "iota" => Some(Init::Iota),
-            "random" => self.random(&[], expr.span),
-            _ => self.fail(ModelError::WrongType {
-                expected: format!("one of {}", suggest::listed(&known)),
-                found: if word.is_empty() { "an expression".to_owned() } else { format!("`{word}`") },
-                at: expr.span.into(),
-                help: Some(self.init_help(&word, expr)),
-            }),
-        }
-    }
-
-    /// Help for an initial value of a buffer that is none.
-    fn init_help(&self, word: &str, expr: &Expr) -> String {
-        let instead = match (word, &expr.kind) {
-            ("arange" | "range" | "linspace", _) => Some("iota"),
-            ("normal" | "gaussian" | "xavier" | "kaiming" | "randn", _) => Some("random(1, 0.02)"),
-            ("uniform" | "rand", _) => {
-                return "declare a buffer `r: f32[n] = random(1)`, which is normally distributed, and compute uniform values from 0 to \
-                        1 from it: `setup { map(0.5 + 0.5 * erf(r / sqrt(2)) -> x) }`"
-                    .to_owned();
-            }
-            ("randint" | "zipf" | "poisson" | "geometric" | "binomial" | "multinomial", _) => {
-                return "declare a buffer `r: f32[n] = random(1)`, and compute whole numbers from it, such as uniform ones from 0 to \
-                        999: `setup { \
-                        map(floor(999.99 * (0.5 + 0.5 * erf(r / sqrt(2)))) -> x) }`"
-                    .to_owned();
-            }
-            ("empty", _) | (_, ExprKind::Int(0)) => Some("zeros"),
-            (_, ExprKind::Int(1)) => Some("ones"),
-            _ => None,
-        };
-        match (instead, suggest::nearest(word, ["random", "zeros", "ones", "iota"])) {
-            (Some(instead), _) => format!("write `{instead}`"),
-            (None, Some(near)) => format!("did you mean `{near}`?"),
-            _ => "write `zeros` or `random(1)`; the step can write any other value: `fill(3 -> x)`".to_owned(),
-        }
-    }
-
-    /// Evaluates `random(seed)` or `random(seed, deviation)`.
-    fn random(&mut self, args: &[Expr], span: SrcSpan) -> Option<Init> {
-        let (seed, deviation) = match args {
-            [seed] => {
-                if let Value::Number(number) = self.eval(seed)
-                    && number.dimension == Dimension::NONE
-                    && number.whole().is_none()
-                {
-                    let found = Value::Number(number).describe(&self.names);
-                    let help = format!("the seed is first: `random(1, {})`", written(seed, &self.names));
-                    return self.fail(ModelError::WrongType {
-                        expected: "a seed: a whole number".to_owned(),
-                        found,
-                        at: seed.span.into(),
-                        help: Some(help),
-                    });
-                }
-                (self.eval_whole(seed)?, 1.0)
-            }
-            [seed, deviation] => {
-                let seed = self.eval_whole(seed)?;
-                match self.eval(deviation) {
-                    Value::Number(number) if number.dimension == Dimension::NONE => (seed, number.value.float()),
-                    other => return self.wrong_type("a plain number", &other, deviation.span),
-                }
-            }
-            _ => {
-                return self.fail(ModelError::ArgumentCount {
-                    function: "random".to_owned(),
-                    expected: "a seed, with a standard deviation or without".to_owned(),
-                    found: if args.is_empty() { "none is".to_owned() } else { format!("{} are", args.len()) },
-                    at: span.into(),
-                    help: Some("write `random(1)` or `random(1, 0.02)`".to_owned()),
-                });
-            }
-        };
-        Some(Init::Random { seed: seed as u64, deviation })
     }
 }

@@ -377,7 +377,13 @@ pub enum ModelError {
     },
 
     #[error("`{name}` is read before anything is written to it")]
-    #[diagnostic(code(aorta::model::read_before_write), help("write it above: let an operation end with `-> {name}`"))]
+    #[diagnostic(
+        code(aorta::model::read_before_write),
+        help(
+            "write it above: let an operation end with `-> {name}`; to write a view or a slice of it, give it a type in the head of \
+             the `def`: `-> {name}: f32[4, 8]`"
+        )
+    )]
     ReadBeforeWrite {
         name: String,
         #[label("nothing has written it yet")]

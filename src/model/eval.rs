@@ -280,9 +280,7 @@ impl Analyzer<'_> {
                 "a list of groups of ranks" => {
                     Some("write a list for each group, `over [[0, 1], [2, 3]]`, or a factor of a `mesh`, `over tp`")
                 }
-                "a tensor or a plain number" if matches!(found, Value::List(_)) => {
-                    Some("write its members one by one: `for i in 0..4 { fill(l[i] -> x[i..i + 1]) }`")
-                }
+                "a tensor or a plain number" if matches!(found, Value::List(_)) => Some(unknown::LIST_OF_ELEMENTS),
                 "`true` or `false`, or a list with one of them for each output" => {
                     Some("write `true`, or a comparison, such as `n > 0`; for two outputs, `[false, true]`")
                 }

@@ -108,6 +108,11 @@ impl Figure {
         }
     }
 
+    /// True if the value is a share of a time, which a metric without a unit shows in percent.
+    pub(super) fn is_share(self) -> bool {
+        matches!(self, Figure::Overlap | Figure::Utilization)
+    }
+
     pub(super) fn dimension(self) -> Dimension {
         self.properties().0
     }

@@ -129,7 +129,10 @@ impl<'a> Analyzer<'a> {
             Some((value, Type::Bool)) => (value, Dimension::NONE),
             None => (FAILED, Dimension::NONE),
         };
-        let unit = unit.map(|unit| visible::one_line(unit).into_owned());
+        let unit = match (&value, unit) {
+            (FigureExpr::Figure { figure, .. }, None) if figure.is_share() => Some("%".to_owned()),
+            (_, unit) => unit.map(|unit| visible::one_line(unit).into_owned()),
+        };
         let has_slots = has_slots(&self.program.metrics, &value);
         self.program.metrics.push(Metric { name, value, dimension, unit, has_slots, span });
         self.program.metrics.len() - 1

@@ -10,15 +10,15 @@ use super::analyzer::Analyzer;
 use super::call::{Inputs, Output};
 use super::declare::FamilyOf;
 use super::error::ModelError;
-use super::parts::BufferAttributes;
+use super::parts::{BufferAttributes, BufferType};
 use super::program::{MemoryKind, OpKind};
-use super::value::Value;
+use super::value::{Number, Value};
 
 impl Analyzer<'_> {
     /// Declares a buffer of a block: scratch memory on the device, undefined until the step writes it.
     pub(super) fn local_buffer(&mut self, buffer: &Buffer) {
-        let value = self.first_value(buffer);
         let ty = self.buffer_type(buffer);
+        let value = self.first_value(buffer, ty.as_ref());
         for family in &buffer.families {
             let count = self.family(&family.count, FamilyOf::Buffers, family.name);
             let attributes =
@@ -36,14 +36,15 @@ impl Analyzer<'_> {
 
     /// Returns the initial value of a buffer of a block, with its location; `None` without one. Reports an error if a
     /// memory space is given, or if the init is not a single value.
-    fn first_value(&mut self, buffer: &Buffer) -> Option<(i64, SrcSpan)> {
+    fn first_value(&mut self, buffer: &Buffer, ty: Option<&BufferType>) -> Option<(f64, SrcSpan)> {
         let space = self.space(buffer.space.as_ref());
         let at_space = buffer.space.filter(|_| space != Space::Device).map(|name| name.span);
-        let init = buffer.init.as_ref().and_then(|init| Some((self.init(init)?, init.span)));
+        let init = buffer.init.as_ref().and_then(|init| Some((self.init(init, ty?)?, init.span)));
         match (at_space, init) {
             (None, None) => return None,
-            (None, Some((Init::Zeros, at))) => return Some((0, at)),
-            (None, Some((Init::Ones, at))) => return Some((1, at)),
+            (None, Some((Init::Zeros, at))) => return Some((0.0, at)),
+            (None, Some((Init::Ones, at))) => return Some((1.0, at)),
+            (None, Some((Init::Listed(numbers), at))) if numbers.len() == 1 => return Some((numbers[0], at)),
             (Some(at), _) => self.not_local(buffer, space, true, at),
             (None, Some((_, at))) => self.not_local(buffer, space, false, at),
         }
@@ -67,16 +68,14 @@ impl Analyzer<'_> {
         let init = buffer.init.as_ref().map(|init| format!(" = {}", text(init))).unwrap_or_default();
         let (wants, why) = match is_space {
             true => (format!("be in `{}` memory", space.name()), "buffers of a block are in device memory"),
-            false => {
-                ("be filled before the run".to_owned(), "a buffer of a block is filled with `zeros` or `ones` alone")
-            }
+            false => ("be filled before the run".to_owned(), "a buffer of a block is filled with one number alone"),
         };
         let help = format!("declare it above the step: `buffer {name}{index}{ty}{in_space}{init}`");
         self.error(ModelError::LocalBuffer { name, wants, why, help, at: at.into() });
     }
 
     /// Adds operations that fill a buffer, or each of its parts, with a value.
-    fn fill(&mut self, buffer: &Value, value: i64, at: SrcSpan) {
+    fn fill(&mut self, buffer: &Value, value: f64, at: SrcSpan) {
         match buffer {
             Value::Parts(parts) => parts.iter().for_each(|(_, part)| self.fill(part, value, at)),
             Value::Tensor { view, .. } if self.expansion.batch.is_none() => {
@@ -95,7 +94,11 @@ impl Analyzer<'_> {
                     span: at,
                 };
                 let mut inputs = Inputs::default();
-                let number = self.attr(option, &Expr { span: at, kind: ExprKind::Int(value) });
+                let number = match Number::float(value).whole() {
+                    Some(whole) => ExprKind::Int(whole),
+                    None => ExprKind::Float(value),
+                };
+                let number = self.attr(option, &Expr { span: at, kind: number });
                 let Some(number) = number else { return };
                 inputs.attrs.push(option.name, number, None);
                 let (team, outputs) = (self.team(GroupId(0)), [Output::Given(*view, at)]);

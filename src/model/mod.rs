@@ -33,6 +33,7 @@ mod grid;
 mod group;
 mod host_streams;
 mod index;
+mod init;
 mod kernel;
 mod kernel_fields;
 mod labels;

@@ -8,7 +8,7 @@ use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
-use super::unknown::spatial_word_help;
+use super::unknown::{LIST_OF_ELEMENTS, spatial_word_help};
 use super::value::Value;
 
 impl Analyzer<'_> {
@@ -134,6 +134,15 @@ impl Analyzer<'_> {
                          tensor"
                             .to_owned(),
                     ),
+                    OptionType::Number(Dimension::NONE) if matches!(value, Value::List(_)) => {
+                        Some(LIST_OF_ELEMENTS.to_owned())
+                    }
+                    OptionType::Int(..) | OptionType::Number(Dimension::NONE)
+                        if let Value::Text(text) = &value
+                            && text.parse::<f64>().is_ok() =>
+                    {
+                        Some(format!("leave out the quotes: `{}: {text}`", option.name))
+                    }
                     OptionType::Number(Dimension::NONE) if matches!(value, Value::Number(_)) && !plain => {
                         Some("write a plain number, without a unit".to_owned())
                     }

@@ -23,7 +23,7 @@ pub(super) enum BufferType {
 }
 
 /// The attributes of a buffer besides its name and its type.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct BufferAttributes {
     pub kind: MemoryKind,
     pub space: Space,
@@ -106,7 +106,10 @@ impl Analyzer<'_> {
                 let full = format!("{text}.{}", self.names.name(*part));
                 let symbol = self.names.intern(&full);
                 let name = Name { symbol, ..name };
-                (*part, self.add_family(name, attributes.kind, attributes.space, attributes.count, (*dtype, *dims)))
+                (
+                    *part,
+                    self.add_family(name, attributes.kind.clone(), attributes.space, attributes.count, (*dtype, *dims)),
+                )
             });
             return Value::Parts(Arc::new(values.collect()));
         }

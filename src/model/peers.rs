@@ -73,7 +73,7 @@ impl Analyzer<'_> {
         let target = operands.written.iter().copied().zip(call.outputs.iter().map(|output| output.value.span));
         let wrong = source.map(|(view, span)| (view, span, false)).chain(target.map(|(view, span)| (view, span, true)));
         for (view, at, is_target) in wrong {
-            let memory = *self.program.memory(self.program.views.memory(view));
+            let memory = self.program.memory(self.program.views.memory(view)).clone();
             let why = match memory.kind {
                 MemoryKind::Scratch if is_target => "is no declared buffer".to_owned(),
                 _ if memory.space != Space::Device => format!("is in `{}`", memory.space.name()),
@@ -212,7 +212,7 @@ impl Linker {
             return Some(view);
         }
         let memory = program.views.memory(view);
-        let info: Memory = *program.memory(memory);
+        let info: Memory = program.memory(memory).clone();
         let name = program.names.name(info.name).to_owned();
         let layout = program.layout(memory);
         let tensor = *program.views.tensor(view);

@@ -101,7 +101,7 @@ impl Priority {
 }
 
 /// A range of memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Memory {
     /// The buffer's name, or the name of the operation that creates it.
     pub name: Symbol,
@@ -114,7 +114,7 @@ pub struct Memory {
 }
 
 /// The origin of a memory, which determines its lifetime.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum MemoryKind {
     /// A declared buffer, which lives as long as the run.
     Buffer(Init),
@@ -126,7 +126,7 @@ pub enum MemoryKind {
 
 impl MemoryKind {
     /// Text before the name of a memory in messages: a memory that the text does not declare has the name of an operation.
-    pub fn prefix(self) -> &'static str {
+    pub fn prefix(&self) -> &'static str {
         match self {
             MemoryKind::Buffer(_) => "",
             MemoryKind::Bare(_) => "input of ",

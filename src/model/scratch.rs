@@ -64,8 +64,8 @@ impl Analyzer<'_> {
         call: &Call,
     ) {
         let memory = self.program.views.memory(view);
-        let Memory { kind, span: declared, .. } = *self.program.memory(memory);
-        let is_typed = matches!(kind, MemoryKind::Scratch) && declared == span;
+        let Memory { kind, span: declared, .. } = self.program.memory(memory);
+        let is_typed = matches!(kind, MemoryKind::Scratch) && *declared == span;
         if is_typed && call.outputs.len() == 1 && self.program.spec(spec).outputs.len() > 1 {
             let output = operation.signature().outputs[0];
             self.program.memories[memory.index()].name = self.scratch_name(call, operation.name(), output, true);

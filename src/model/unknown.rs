@@ -5,6 +5,10 @@ use crate::ops::{self, Category, OptionType};
 
 use super::statistic::Statistic;
 
+/// Help for a list in the place of a tensor.
+pub(super) const LIST_OF_ELEMENTS: &str =
+    "a tensor gets the numbers of a list when it is declared: `buffer x: f32[3] = [1, 2, 3]`";
+
 /// Names of element types in other tools.
 const TYPES: [(&[&str], DType); 10] = [
     (&["double", "float64", "fp64"], DType::F64),

@@ -145,7 +145,7 @@ pub fn usage(operation: &dyn Operation) -> String {
         })
         .collect();
     parts.extend(signature.options.iter().map(|option| match option.default {
-        Preset::Required => format!("{}:", option.name),
+        Preset::Required => format!("{}: …", option.name),
         _ => format!("[{}:]", option.name),
     }));
     let arrow = match signature.outputs {

@@ -7,7 +7,7 @@ use crate::base::{SourceMap, SrcSpan, json};
 
 /// The schema of a diagnostic.
 #[derive(Serialize)]
-struct Record {
+struct Record<'a> {
     /// `error`, `warning` or `advice`.
     severity: &'static str,
     /// The argument of `aorta explain`, such as `aorta::model::unknown_name`; `None` for a diagnostic without a page.
@@ -17,6 +17,9 @@ struct Record {
     help: Option<String>,
     /// Locations, that of the mistake first.
     labels: Vec<Label>,
+    /// Numbers of ranks with which the mistake occurs, if several were checked.
+    #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+    ranks: &'a [u32],
 }
 
 #[derive(Serialize)]
@@ -34,8 +37,9 @@ struct Label {
     text: Option<String>,
 }
 
-/// The diagnostic as one JSON object and a line break.
-pub fn json(diagnostic: &dyn Diagnostic, sources: &SourceMap) -> String {
+/// The diagnostic as one JSON object and a line break. `ranks` are the numbers of ranks with which it occurs, if several were
+/// checked.
+pub fn json(diagnostic: &dyn Diagnostic, sources: &SourceMap, ranks: &[u32]) -> String {
     let labels = diagnostic.labels().into_iter().flatten().filter_map(|label| {
         let span = SrcSpan::new(label.offset(), label.offset() + label.len());
         let (from, to) = (sources.locate(span.start)?, sources.locate(span.end())?);
@@ -56,6 +60,7 @@ pub fn json(diagnostic: &dyn Diagnostic, sources: &SourceMap) -> String {
         message: diagnostic.to_string(),
         help: diagnostic.help().map(|help| help.to_string()),
         labels: labels.collect(),
+        ranks,
     };
     json::line(&record)
 }

@@ -45,7 +45,7 @@ impl Default for Style {
 pub fn diagnostic(diagnostic: &dyn Diagnostic, sources: &SourceMap, format: DiagnosticFormat, style: Style) -> String {
     match format {
         DiagnosticFormat::Text => text(diagnostic, sources, style),
-        DiagnosticFormat::Json => json(diagnostic, sources),
+        DiagnosticFormat::Json => json(diagnostic, sources, &[]),
         DiagnosticFormat::Github => github(diagnostic, sources),
     }
 }

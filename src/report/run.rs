@@ -17,7 +17,7 @@ const LANES: usize = 20;
 pub fn run(record: &RunRecord, rank: Option<u32>) -> Page {
     let mut page = Page { command: "aorta exec", name: record.workload.name.clone(), ..Page::default() };
     page.lines("", header(record));
-    page.sections.push(times(record));
+    page.sections.extend(times(record));
     page.sections.extend(slots::sections(record));
     page.sections.extend(ranks::sections(record, rank));
     page.sections.extend(analysis::section(record, rank));
@@ -124,8 +124,11 @@ pub(super) fn device(record: &RunRecord) -> String {
     }
 }
 
-/// The times of all variants, side by side.
-fn times(record: &RunRecord) -> Section {
+/// The times of all variants, side by side; `None` if the run was interrupted before the first measured iteration.
+fn times(record: &RunRecord) -> Option<Section> {
+    if record.has_no_iteration() {
+        return None;
+    }
     let names: Vec<String> = record.variants.iter().map(|variant| variant_name(record, variant)).collect();
     let mut table = Table::new([vec![iteration_title(record)], names].concat());
     let mut row = |name: &str, value: &dyn Fn(&Variant) -> String| {
@@ -176,7 +179,7 @@ fn times(record: &RunRecord) -> Section {
             metric.name, metric.ranks?
         ))
     });
-    Section { table: Some(table), notes: absent.chain(of_some).collect(), ..Section::default() }
+    Some(Section { table: Some(table), notes: absent.chain(of_some).collect(), ..Section::default() })
 }
 
 /// The lowest and the highest clock that was read after a block of measured iterations.

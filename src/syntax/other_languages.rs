@@ -140,6 +140,9 @@ pub(super) fn unit(number: &str, unit: &str) -> Option<String> {
     if let Some(flops) = ["MFLOP", "GFLOP", "TFLOP"].into_iter().find(|flops| unit.strip_prefix(flops) == Some("S")) {
         return Some(format!("write `{number}{flops}` for a number of operations, `{number}{flops}/s` for a rate"));
     }
+    if let Some(flops) = ["MFLOP", "GFLOP", "TFLOP"].into_iter().find(|flops| flops[..2] == *unit) {
+        return Some(format!("write `{number}{flops}`"));
+    }
     among(&UNITS, unit).map(str::to_owned)
 }
 

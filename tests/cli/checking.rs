@@ -391,6 +391,23 @@ fn a_declared_main_is_used() {
     sandbox.good(&["check", "--strict", "a.aorta"]);
 }
 
+/// JSON names the numbers of ranks with a mistake if several are checked.
+#[test]
+fn json_names_the_numbers_of_ranks() {
+    let sandbox = Sandbox::new();
+    let step = "if world == 2 { map(y[5] -> x[0]) } if world > 3 { map(y[7] -> x[0]) } map(x + 1 -> x)";
+    sandbox.write("a.aorta", format!("buffer x, y: f32[4]\nstep {{ {step} }}\n"));
+    let ranks = |ranks: &str| -> Vec<serde_json::Value> {
+        let output = sandbox.run(&["check", "a.aorta", "--ranks", ranks, "--diagnostics", "json"]);
+        assert_eq!(output.code, Some(2), "{}", output.stderr);
+        let objects =
+            output.stdout.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("an object"));
+        objects.map(|object| object["ranks"].clone()).collect()
+    };
+    assert_eq!(ranks("1,2,3,4,5"), [serde_json::json!([2]), serde_json::json!([4, 5])]);
+    assert_eq!(ranks("4"), [serde_json::Value::Null]);
+}
+
 /// The three ranks wait for each other on two real streams alone.
 #[test]
 fn shared_streams_without_a_deadlock_are_good() {

@@ -341,6 +341,32 @@ fn buffers_are_written_for_numpy() {
     assert_eq!(std::fs::read_dir(&folder).expect("the folder is there").count(), 4);
 }
 
+/// A number or a list as the initial contents of buffers, of parts, and of buffers in a block.
+#[test]
+fn buffers_begin_with_the_numbers_of_the_file() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "a.aorta",
+        "let parents = [0, 0, 1, -1]\nbuffer p: i32[4] = parents\nbuffer m[2]: f32[2, 2] = [[1, 2.5], [rank - 3, 0.1]]\nbuffer one: u8[3] = world\n\
+         buffer w { up: f32[2], down: f32[1] } = 0.5\nbuffer r: i32[2, 3] = [0..3, rev(4..7)]\nbuffer y: f32[2]\n\
+         step { buffer inside: f32[2] = 0.25 map(inside + w.up -> y) }",
+    );
+    sandbox.good(&["exec", "a.aorta", "--backend", "host", "--effort", "sanity", "--outputs", "out"]);
+    let words = |name: &str, descr: &str, shape: &str| -> Vec<[u8; 4]> {
+        let file = std::fs::read(sandbox.path("out").join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        array(&file, descr, shape).chunks_exact(4).map(|word| word.try_into().expect("4 bytes")).collect()
+    };
+    let floats = |name, shape| words(name, "<f4", shape).into_iter().map(f32::from_le_bytes).collect::<Vec<f32>>();
+    let whole = |name, shape| words(name, "<i4", shape).into_iter().map(i32::from_le_bytes).collect::<Vec<i32>>();
+    assert_eq!(whole("p.npy", "(4,)"), [0, 0, 1, -1]);
+    assert_eq!(floats("m.npy", "(2,2,2,)"), [1.0, 2.5, -3.0, 0.1, 1.0, 2.5, -3.0, 0.1]);
+    assert_eq!(floats("w.npy", "(3,)"), [0.5; 3]);
+    assert_eq!(whole("r.npy", "(2,3,)"), [0, 1, 2, 6, 5, 4]);
+    assert_eq!(floats("y.npy", "(2,)"), [0.75; 2]);
+    let file = std::fs::read(sandbox.path("out/one.npy")).expect("it is written");
+    assert_eq!(array(&file, "|u1", "(3,)"), [1; 3]);
+}
+
 /// The data of a NumPy file with this header.
 #[track_caller]
 fn array(file: &[u8], descr: &str, shape: &str) -> Vec<u8> {

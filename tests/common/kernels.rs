@@ -158,8 +158,8 @@ fn of_file(text: &str, dtype: &str, sources: &mut BTreeMap<String, KernelSource>
         }
     }
     for memory in &program.memories {
-        if let MemoryKind::Buffer(init) | MemoryKind::Bare(init) = memory.kind {
-            add(&init.kernel(program.shapes.get(memory.shape).0, 1000).source);
+        if let MemoryKind::Buffer(init) | MemoryKind::Bare(init) = &memory.kind {
+            init.kernels(program.shapes.get(memory.shape).0, 1000).iter().for_each(|kernel| add(&kernel.source));
         }
     }
 }

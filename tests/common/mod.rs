@@ -122,7 +122,7 @@ pub fn exec_options() -> exec::SessionOptions {
         observe: aorta::config::ObserveSetting::Auto,
         gate_depth: 512,
         cold: false,
-        contents: None,
+        contents: aorta::config::DataSetting::Normal,
     }
 }
 

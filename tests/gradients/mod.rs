@@ -62,7 +62,7 @@ fn initial(programs: &[Program], contents: Contents) -> World {
         let of_memory = |memory: MemoryId| {
             let layout = program.layout(memory);
             let count = layout.dims.iter().product::<u64>();
-            match program.memory(memory).kind {
+            match &program.memory(memory).kind {
                 MemoryKind::Buffer(init) | MemoryKind::Bare(init) => {
                     let value = |index| init.of_rank(rank as u32).value(layout.dtype, index);
                     let round = |value| match contents {

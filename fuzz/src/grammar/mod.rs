@@ -216,7 +216,11 @@ impl Generator<'_> {
         let element = if dtype == self.dtype { "dtype" } else { dtype };
         let place =
             if space == "device" { self.choices.pick(&["", " in device"]).to_owned() } else { format!(" in {space}") };
-        let init = self.choices.pick(&["", " = zeros", " = ones", " = iota", " = random(3)", " = random(2, 0.5)"]);
+        let inits = ["", " = zeros", " = ones", " = iota", " = 2", " = random(3)", " = random(2, 0.5)", "listed"];
+        let init = match self.choices.pick(&inits) {
+            "listed" => format!(" = {}", listed(dims)),
+            init => init.to_owned(),
+        };
         let family = match count {
             Some(count) => format!("[{}]", self.whole(count)),
             None => String::new(),
@@ -412,5 +416,18 @@ impl Generator<'_> {
         self.wholes.truncate(wholes);
         self.add("}");
         self.in_step = false;
+    }
+}
+
+/// A list with a number for each element of a tensor; one number for a tensor of more than 16 elements.
+fn listed(dims: &[u64]) -> String {
+    if dims.iter().product::<u64>() > 16 {
+        return "1".to_owned();
+    }
+    match dims {
+        [] => "1".to_owned(),
+        [1] => "[1]".to_owned(),
+        [size] => format!("0..{size}"),
+        [size, rest @ ..] => format!("[{}]", vec![listed(rest); *size as usize].join(", ")),
     }
 }

@@ -62,7 +62,7 @@ impl Generator<'_> {
                 let dtype = self.choices.pick(&TYPES);
                 let ty = tensor_type(dtype, &[8, 16]);
                 if self.choices.once_in(2) {
-                    let init = self.choices.pick(&["zeros", "ones"]);
+                    let init = self.choices.pick(&["zeros", "ones", "3"]);
                     self.add(&format!("buffer {name}: {ty} = {init}"));
                 } else {
                     self.add(&format!("buffer {name}: {ty}"));

@@ -95,7 +95,9 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<RequestedKernel> {
         add(&timer::null(), "marker", SrcSpan::default());
     }
     for fill in image.fills.iter().filter(|fill| fill.space.on_device()) {
-        add(&fill.init.kernel(fill.dtype, fill.elements).source, "buffer", SrcSpan::default());
+        for kernel in fill.init.kernels(fill.dtype, fill.elements) {
+            add(&kernel.source, "buffer", SrcSpan::default());
+        }
     }
     for (index, kernel) in declared {
         wanted[index].declared = Some(Declared { code: kernel.code.clone(), name: kernel.name.clone() });

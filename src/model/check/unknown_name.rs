@@ -50,6 +50,10 @@ impl Checker<'_> {
             );
             return ModelError::UnknownName { name, at: at.into(), help: Some(help) };
         }
+        if self.defs.contains_key(&symbol) {
+            let help = format!("`{name}` is a `def`: label a call of it, `r: {name}(…)`, and write `r`");
+            return ModelError::UnknownName { name, at: at.into(), help: Some(help) };
+        }
         let symbols = self.locals.visible.keys().chain(self.declared.keys()).chain(self.words);
         let known = BUILTINS.iter().map(|(name, _)| *name).chain(DType::ALL.iter().map(|dtype| dtype.name()));
         let known = known.chain(["true", "false"]).chain(symbols.map(|symbol| self.names.name(*symbol)));

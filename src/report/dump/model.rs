@@ -59,7 +59,7 @@ pub fn model(program: &Program) -> String {
 pub(super) fn memory(program: &Program, id: MemoryId) -> String {
     let memory = program.memory(id);
     let layout = program.layout(id);
-    let (kind, init) = match memory.kind {
+    let (kind, init) = match &memory.kind {
         MemoryKind::Buffer(init) => ("", Some(init)),
         MemoryKind::Bare(init) => ("input of ", Some(init)),
         MemoryKind::Scratch => ("output of ", None),

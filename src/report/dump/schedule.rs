@@ -81,7 +81,7 @@ fn memory(program: &Program, schedule: &Schedule) -> String {
         let memory = program.memory(id);
         let placement = schedule.memory.placement(id);
         let name = program.names.name(memory.name);
-        match memory.kind {
+        match &memory.kind {
             MemoryKind::Scratch => {
                 let (bytes, users) = scratch.entry(placement.offset).or_default();
                 *bytes = placement.bytes.max(*bytes);

@@ -83,7 +83,7 @@ impl ConstantPattern {
     fn of(scene: &Scene, spec: &Spec, input: usize, view: ViewId) -> Option<ConstantPattern> {
         let program = scene.program;
         let memory = program.views.memory(view);
-        let (MemoryKind::Buffer(init) | MemoryKind::Bare(init)) = program.memory(memory).kind else { return None };
+        let (MemoryKind::Buffer(init) | MemoryKind::Bare(init)) = &program.memory(memory).kind else { return None };
         let mut setup = program.around.setup.iter().flat_map(|block| {
             let steps = block.cycle.iter();
             steps.flat_map(|step| step.ids().flat_map(|op| step.outputs(op))).map(move |&view| block.views.memory(view))
@@ -101,7 +101,13 @@ impl ConstantPattern {
             return None;
         }
         let offset = program.views.offset(view, &layout.dims);
-        Some(ConstantPattern { init, dtype: layout.dtype, offset, row: strides[rank - 2], column: strides[rank - 1] })
+        Some(ConstantPattern {
+            init: init.clone(),
+            dtype: layout.dtype,
+            offset,
+            row: strides[rank - 2],
+            column: strides[rank - 1],
+        })
     }
 
     fn at(&self, row: u64, column: u64) -> f64 {

@@ -60,8 +60,8 @@ fn goes_with(scene: &Scene, first: OpId, op: OpId) -> bool {
     let left = scene.step.inputs(first)[0];
     // The weights must already be written, in memory that the text can declare differently.
     let settled = |view: &ViewId| {
-        let kind = scene.program.memory(scene.program.views.memory(*view)).kind;
-        kind != MemoryKind::Scratch && scene.kept(*view, first, op)
+        let kind = &scene.program.memory(scene.program.views.memory(*view)).kind;
+        *kind != MemoryKind::Scratch && scene.kept(*view, first, op)
     };
     a.attrs == b.attrs
         && a.inputs.len() == b.inputs.len()

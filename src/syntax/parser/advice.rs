@@ -4,9 +4,7 @@ use super::super::other_languages;
 use super::super::words::{self, WordRole, is_word, lead};
 use super::Rule;
 use super::failure_point::{FailurePoint, leading_word};
-
-/// Help for slices.
-const SLICE: &str = "a slice is written `x[0..4]`, with both ends; `..` alone is all of a dimension";
+use super::ranges::slice;
 
 /// A help for the mistake; `None` if it is not recognized. The first function that recognizes it wins.
 pub(super) fn advice(place: &FailurePoint) -> Option<String> {
@@ -119,19 +117,6 @@ fn number(place: &FailurePoint) -> Option<String> {
     }
     (place.word_before() == "0x" || place.word_before() == "0b")
         .then(|| "numbers are decimal: `16`, not `0x10`".to_owned())
-}
-
-fn slice(place: &FailurePoint) -> Option<String> {
-    let (behind_dots, bracket) = (place.before.ends_with(".."), place.inside() == Some('['));
-    let colon = place.rest.starts_with(':');
-    match (bracket, behind_dots) {
-        (true, true) if place.rest.starts_with('.') => help("write `..` once for each dimension: `x[.., .., 0]`"),
-        (true, _) if colon || behind_dots => help(SLICE),
-        _ if behind_dots || colon && place.lead() == "for" => {
-            help("a range is written `0..n`, or `0..=n` to include the end")
-        }
-        _ => None,
-    }
 }
 
 fn arrow(place: &FailurePoint) -> Option<String> {
@@ -479,6 +464,9 @@ fn missing(place: &FailurePoint) -> Option<String> {
                 "an operation has parentheses: `copy({slice} -> y)` copies a slice, which other operations read in place"
             ))
         }
+        Rule::stmt_piece if place.rest.starts_with(',') && place.expects("(") && names_of_outputs(place).is_some() => {
+            names_of_outputs(place)
+        }
         Rule::stmt_piece
             if place.expects("(")
                 && !place.expects_value()
@@ -597,4 +585,16 @@ fn stray(place: &FailurePoint) -> Option<String> {
         }
         _ => Some(format!("remove `{found}`, or look for what is missing before it")),
     }
+}
+
+/// Help for a statement that begins with several names, such as `a, b: top_k(x, k: 2)`; `None` for any other.
+fn names_of_outputs(place: &FailurePoint) -> Option<String> {
+    let end = place.rest.find([':', '='])?;
+    let (names, call) = (place.rest[..end].trim(), place.rest[end + 1..].trim());
+    let are_names = names.chars().all(|c| is_word(c) || c == ',' || c == ' ');
+    (are_names && call.ends_with(')') && !call.contains('\n')).then(|| {
+        format!(
+            "one label stands for all outputs: write `r: {call}`, and read them as members of `r`, such as `r.values`"
+        )
+    })
 }

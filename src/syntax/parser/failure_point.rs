@@ -41,6 +41,11 @@ impl<'a> FailurePoint<'a> {
         leading_word(self.rest)
     }
 
+    /// True directly after a number, a name or a closing bracket.
+    pub(super) fn after_value(&self) -> bool {
+        self.before.ends_with(|c: char| is_word(c) || matches!(c, ')' | ']'))
+    }
+
     pub(super) fn after_digit(&self) -> bool {
         self.before.ends_with(|c: char| c.is_ascii_digit())
     }

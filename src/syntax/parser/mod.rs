@@ -7,6 +7,7 @@ mod decl;
 mod expr;
 mod failure;
 mod failure_point;
+mod ranges;
 mod reparse;
 mod reported;
 mod stmt;

@@ -231,6 +231,12 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             let space = ["pinned", "host", "device"].into_iter().find(|space| words.contains(space));
             format!("a buffer's space stands behind `in`: `buffer x: f32[8] in {}`", space.unwrap_or("device"))
         }
+        _ if !first_on_line
+            && word == "as"
+            && text[..at].rsplit('\n').next().unwrap_or_default().starts_with("use ") =>
+        {
+            "a module has the name of its file: after `use std.ring`, write `ring.shift(…)`".to_owned()
+        }
         _ if !first_on_line && word == "as" => {
             "write the unit of a metric after it, in quotes: `metric rate = bytes / time \"GB/s\"`".to_owned()
         }

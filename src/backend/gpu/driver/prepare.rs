@@ -297,9 +297,10 @@ impl<A: Api> GpuDriver<A> {
         let mut fills = Vec::new();
         let mut args = Args::default();
         for fill in self.image.fills.iter().filter(|fill| fill.space.on_device()) {
-            let kernel = fill.init.kernel(fill.dtype, fill.elements);
             let operands = [context.address(crate::exec::Address { space: fill.space, offset: fill.offset })];
-            fills.push(context.kernel(&kernel, self.streams[0], (&operands, 0), &mut args)?);
+            for kernel in fill.init.kernels(fill.dtype, fill.elements) {
+                fills.push(context.kernel(&kernel, self.streams[0], (&operands, 0), &mut args)?);
+            }
         }
         args.seal();
         self.notes.extend(calls.notes.iter().cloned().chain(notes));
