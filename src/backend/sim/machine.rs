@@ -44,6 +44,8 @@ pub enum Action {
     Exchange(u32),
     /// As `Exchange`, without compute units and without a hardware queue, because the part is not a kernel.
     Meet(u32),
+    /// The end of one of several branches of a graph, which the front end handles as it launches a node.
+    BranchEnd,
 }
 
 /// Lane, hardware queue and priority of a task.
@@ -148,7 +150,7 @@ impl FurtherGaps {
 
     fn between(self, before: Action, after: Action) -> Time {
         let engine = |action| match action {
-            Action::Run(Task::Host { .. }) | Action::Mark(_) | Action::Meet(_) => None,
+            Action::Run(Task::Host { .. }) | Action::Mark(_) | Action::Meet(_) | Action::BranchEnd => None,
             Action::Run(task) => Some(engines_of(&task)),
             Action::Exchange(_) => Some(None),
         };
@@ -416,6 +418,7 @@ impl SimMachine {
         match what {
             EventKind::Ready(task) => self.ready(task),
             EventKind::Dispatch(task) => self.dispatch_reserved(task),
+            EventKind::Launched { device, end } => self.launched_node(device, end),
             EventKind::Begin(task) => {
                 self.admit(task);
                 self.assign_units(self.device(task));
@@ -457,7 +460,7 @@ impl SimMachine {
                 let (time, demands) = self.paths.copy(self.device(task), &run, &mut self.flows);
                 self.flows.add(self.now, Owner::Copy(task), time, demands);
             }
-            (_, None) => self.launch(task, action),
+            (_, None) => self.start_node(task),
             (_, Some(queue)) => self.start_ready(queue),
         }
     }
@@ -512,7 +515,7 @@ impl SimMachine {
         let followers = std::mem::take(&mut state.followers);
         let marked = match action {
             Action::Mark(stamp) => stamp.or(state.observed[1]),
-            Action::Run(_) | Action::Exchange(_) | Action::Meet(_) => state.observed[1],
+            Action::Run(_) | Action::Exchange(_) | Action::Meet(_) | Action::BranchEnd => state.observed[1],
         };
         if let Some((lane, [_, closes])) = counted {
             self.paces[lane as usize][1] += u64::from(closes);

@@ -34,6 +34,11 @@ const TILE_WAITS: f64 = 3.0;
 /// Keys of a step of that product.
 const STEP: u64 = 64;
 
+/// Number of packed sequences whose ends a warp reads at once to find the sequence of its block, and exchanges that take as long as the
+/// search among them: 17 shuffles one after the other, of which an exchange has five besides a barrier and a load.
+const ENDS_AT_ONCE: u64 = 32;
+pub const SEARCH_EXCHANGES: f64 = 3.0;
+
 /// Operations of matrix units in 16-bit types and of products in `f32` and `f64`, instructions and bytes per ns of an H100, time of a launch, and of a wait, in ns.
 const OPERATIONS: f64 = 720e3;
 const WIDE_OPERATIONS: f64 = 51e3;
@@ -116,6 +121,14 @@ impl Tiles {
     pub fn even(self, resident: u64, grid: u64) -> f64 {
         self.of_block(resident, grid) * grid as f64
     }
+}
+
+/// Number of times that a block reads ends of packed sequences, one after the other, before it knows its own sequence: the mean of the
+/// blocks of all sequences. 0 if sequences are not packed.
+pub fn searches(shape: &Shape) -> f64 {
+    let Some(sequences) = shape.sequences.filter(|&sequences| sequences > 0) else { return 0.0 };
+    let all: u64 = (0..sequences).step_by(ENDS_AT_ONCE as usize).map(|first| sequences - first).sum();
+    all as f64 / sequences as f64
 }
 
 /// Keys that queries `first` to `last` attend to.

@@ -68,3 +68,39 @@ fn queues_share_a_front_end() {
     // The gate adds the same change to another queue.
     assert_eq!(chains(2 * STREAMS, 5, STREAMS, 1500.0), 4 * 1600 + 3 * 400 + 200 + 100 + 1500);
 }
+
+/// A graph of chains of `nodes` kernels of `time` ns each, whose ends the front end handles if `joined`. The launch of a node or the end of
+/// a branch occupies the front end for 100 ns. Nodes are submitted chain by chain. Returns when the last task ends.
+fn branches(chains: u32, nodes: u32, time: f64, joined: bool) -> Time {
+    let mut profile = Profile::named("h200").expect("embedded");
+    profile.graph.dispatch = SourcedFigure(100.0, "test".to_owned());
+    let mut machine = SimMachine::new(&profile, &[(0, 0)], vec![0], 1);
+    let kernel = Task::Kernel { blocks: 1, share: 1, block_time: time, busy: Busy::default(), floor: 0.0 };
+    let placing = Placing { lane: 0, queue: None, priority: 0 };
+    for _ in 0..chains {
+        let mut last: Option<TaskId> = None;
+        for _ in 0..nodes {
+            let before = last.map(|task| (task, 0));
+            last = Some(machine.submit(Action::Run(kernel), placing, 0, before));
+        }
+        if joined {
+            machine.submit(Action::BranchEnd, placing, 0, last.map(|task| (task, 0)));
+        }
+    }
+    while machine.step() {}
+    machine.now()
+}
+
+#[test]
+fn nodes_of_graphs_start_when_they_are_ready() {
+    // A chain waits for each kernel.
+    assert_eq!(branches(1, 5, 1000.0, false), 5 * 1000);
+    // Chains run side by side, although the text has one after the other: the last one starts 300 ns after the first.
+    assert_eq!(branches(4, 5, 1000.0, false), 5 * 1000 + 3 * 100);
+    // Short kernels wait for the front end. It is still busy with the last launch when that kernel has ended.
+    assert_eq!(branches(4, 5, 10.0, false), 4 * 5 * 100);
+    // Ends of branches follow when no node is ready.
+    assert_eq!(branches(4, 5, 10.0, true), (4 * 5 + 4) * 100);
+    // The last three branches end in turn, each 100 ns after the one before, and so do their ends.
+    assert_eq!(branches(4, 5, 1000.0, true), 5 * 1000 + 3 * 100 + 100);
+}

@@ -1,7 +1,7 @@
 //! Costs of the kernels that compute the gradients of attention.
 
 use super::super::super::cost::Tiling;
-use super::super::cost::PER_BIAS;
+use super::super::cost::{PER_BIAS, SEARCH_EXCHANGES, searches};
 use super::*;
 
 /// Matrix products per pair of tiles in both kernels: each kernel computes queries × keys and gradients × values, and
@@ -69,8 +69,8 @@ impl BackwardPartition {
                 matrix: Some(arithmetic),
                 alternates: true,
                 // Each load of a bias is in a branch of its own, so a thread waits for one after the other.
-                waits: 2.0 + each * (1.0 + has_bias.map_or(0.0, |_| of_thread)),
-                exchanges: 2.0 * each,
+                waits: 2.0 + searches(&self.shape) + each * (1.0 + has_bias.map_or(0.0, |_| of_thread)),
+                exchanges: SEARCH_EXCHANGES * searches(&self.shape) + 2.0 * each,
                 tiling: Tiling {
                     flops: products / kinds.len() as f64 * scores * (widths[0] + widths[1]) as f64 / RATE,
                     ..Tiling::default()
