@@ -19,8 +19,10 @@ pub struct Costs {
     pub graph_gap: Time,
     pub graph_start: Time,
     pub graph_cold: Time,
-    /// Time between the starts of two nodes without dependencies.
-    pub graph_root: Time,
+    /// Number of hardware queues to which a graph assigns its branches in turn.
+    pub queues: u64,
+    /// Time between the starts of two nodes without dependencies: of one queue, and of different ones.
+    pub graph_roots: [Time; 2],
     /// Time by which nodes start later in a process that has launched on several streams: with hot caches, and after a flush.
     pub graph_reads: [Time; 2],
     pub depth: u32,
@@ -44,10 +46,38 @@ impl Costs {
             graph_gap: whole(profile.graph.gap.value()),
             graph_start: whole(profile.graph.start.value()),
             graph_cold: whole(cost::cold_node(profile)),
-            graph_root: whole(profile.graph.dispatch_root.value()),
+            queues: (profile.queues.count.value() as u64).max(1),
+            graph_roots: [0.0, profile.queues.switch.value()]
+                .map(|least| whole(profile.graph.dispatch.value().max(least))),
             graph_reads: [&profile.cache_wait, &profile.memory_wait].map(|wait| whole(wait.value())),
             depth: profile.host.queue_depth.value() as u32,
             flush: (whole(profile.host.memset.value()), cost::flush(profile)),
         }
+    }
+
+    /// Time in ns by which a graph's root node starts later than the first one. `number` is its place among the `roots` root nodes in the
+    /// order of the text. The front end launches those of one queue, and then changes to the next queue.
+    pub fn root(&self, number: u64, roots: u64) -> Time {
+        let queue = number % self.queues;
+        let before: u64 =
+            (0..queue).map(|queue| (roots - queue).div_ceil(self.queues)).sum::<u64>() + number / self.queues;
+        let [same, change] = self.graph_roots;
+        queue as Time * change + (before - queue) as Time * same
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_of_one_queue_follow_each_other() {
+        let profile = Profile::named("h200").expect("embedded");
+        let mut costs = Costs::new(&profile);
+        (costs.queues, costs.graph_roots) = (2, [10, 100]);
+        let starts = |roots: u64| (0..roots).map(|number| costs.root(number, roots)).collect::<Vec<_>>();
+        assert_eq!(starts(2), [0, 100]);
+        // The first queue has the roots 0, 2 and 4.
+        assert_eq!(starts(5), [0, 120, 10, 130, 20]);
     }
 }

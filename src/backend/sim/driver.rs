@@ -373,7 +373,8 @@ impl Driver for SimDriver {
         self.world.lock().machine.keep_ends(gap);
         let visible = self.host + self.costs.latency;
         let mut tasks: Vec<TaskId> = Vec::with_capacity(graph.nodes.len());
-        let mut root = self.costs.graph_start + cold + later;
+        let begin = self.costs.graph_start + cold + later;
+        let mut roots = 0;
         for node in &graph.nodes {
             let (gap, action) = match node.action {
                 Action::Mark(stamp) => (0, Action::Mark(stamp.map(|stamp| self.stamp_of(stamp)))),
@@ -386,7 +387,10 @@ impl Driver for SimDriver {
             let placing = Placing { lane: placed, queue: None, priority: node.priority };
             let before = node.after.iter().map(|&before| (tasks[before as usize], gap));
             let mut state = self.world.lock();
-            let first = node.after.is_empty().then_some((start, root));
+            let is_launched = matches!(node.action, Action::Run(_) | Action::Exchange(_));
+            let root = || self.costs.root(roots.min(u64::from(graph.branches) - 1), graph.branches.into());
+            let first = node.after.is_empty().then(|| (start, begin + root()));
+            roots += u64::from(first.is_some() && is_launched);
             let task = state.machine.submit(action, placing, visible, before.chain(first));
             let [started, ended] = node.observed;
             state.machine.observe(task, started, ended);
@@ -394,10 +398,8 @@ impl Driver for SimDriver {
                 state.machine.count(task, lane, counted);
             }
             drop(state);
-            match node.action {
-                Action::Mark(Some(stamp)) => self.stamps[stamp as usize] = Some(task),
-                Action::Mark(None) | Action::Meet(_) | Action::BranchEnd => {}
-                Action::Run(_) | Action::Exchange(_) => root += if first.is_some() { self.costs.graph_root } else { 0 },
+            if let Action::Mark(Some(stamp)) = node.action {
+                self.stamps[stamp as usize] = Some(task);
             }
             tasks.push(task);
         }

@@ -162,6 +162,12 @@ impl FurtherGaps {
     }
 }
 
+/// Values of [`TaskState::open`] behind the last dependency: the task is ready; the front end was told of it, or it runs; the front end
+/// polls other queues first.
+const READY: u32 = u32::MAX;
+const OFFERED: u32 = u32::MAX - 1;
+const POLLED_LATER: u32 = u32::MAX - 2;
+
 /// Rounds a time to whole ns.
 pub fn whole(time: f64) -> Time {
     time.round() as Time
@@ -435,9 +441,12 @@ impl SimMachine {
 
     /// Continues with a task whose dependencies have ended.
     fn ready(&mut self, task: TaskId) {
+        if self.polls_first(task) {
+            return;
+        }
         let state = self.state(task);
         // From now on `open` marks this state.
-        state.open = u32::MAX;
+        state.open = READY;
         let (action, placing) = (state.action, state.placing);
         match (action, placing.queue) {
             // A mark may stand for an operation that does nothing on this rank.

@@ -16,8 +16,10 @@ const FEW_QUERIES: u64 = 16;
 const GRADIENT_THREADS: u64 = 256;
 const BIAS_PER_WAIT: u64 = 4;
 
-/// Head dimensions for which the library has kernels. It pads others.
+/// Head dimensions for which the library has kernels. It pads others. Gradients with the same bits in every run take nearly as long with 64
+/// elements as with 128: 327 and 353 µs for 8 heads of 4096 queries and keys (docs/measurements/2026-11-28-branches-and-hops.md).
 const SIZES: [u64; 3] = [64, 128, 256];
+const DETERMINISTIC_SIZES: [u64; 2] = [128, 256];
 
 /// Instructions per score of the library's kernels: scale, exponential, sum, maximum and rounding; and of those for gradients, which
 /// also compute the gradient of the score and round it.
@@ -191,7 +193,9 @@ fn time(cost: &Cost) -> f64 {
 fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
     let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
     let heads = shape.batch * shape.heads;
-    let padded = |size: u64| SIZES.into_iter().find(|&most| size <= most).unwrap_or(size) as f64;
+    let is_ordered = fused.form == AttentionForm::Backward && fused.deterministic;
+    let sizes: &[u64] = if is_ordered { &DETERMINISTIC_SIZES } else { &SIZES };
+    let padded = |size: u64| sizes.iter().copied().find(|&most| size <= most).unwrap_or(size) as f64;
     let [size, value_size] = [shape.size, shape.value_size].map(padded);
     let of_a_bias = if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
     let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));

@@ -6,7 +6,7 @@ use crate::config::{Profile, QueueRule};
 
 use super::super::digest::Digest;
 use super::agenda::EventKind;
-use super::{Action, SimMachine, TaskId, Time, whole};
+use super::{Action, OFFERED, POLLED_LATER, READY, SimMachine, TaskId, Time, whole};
 
 /// Times in ns of the front ends.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +71,31 @@ impl FrontEnd {
 }
 
 impl SimMachine {
+    /// Delays a head that has blocked its hardware queue, once its dependencies have ended: before the front end returns to the queue, it
+    /// polls each other queue whose head waits, which takes as long as a launch. Returns false if nothing delays the task.
+    pub(super) fn polls_first(&mut self, task: TaskId) -> bool {
+        let state = self.state(task);
+        let Some(queue) = state.placing.queue.filter(|_| state.open != POLLED_LATER) else { return false };
+        if self.queues[queue as usize].front() != Some(&task) {
+            return false;
+        }
+        let device = self.device(task);
+        let waits = |other: &&VecDeque<TaskId>| {
+            let head = other.front().map(|&head| &self.tasks[(head - self.first) as usize]);
+            head.is_some_and(|head| {
+                let is_here = self.device_of[head.placing.lane as usize] as usize == device;
+                is_here && (1..POLLED_LATER).contains(&head.open)
+            })
+        };
+        let blocked = self.queues.iter().filter(waits).count();
+        let delay = blocked as Time * self.front_end_times.launch;
+        if delay > 0 {
+            self.state(task).open = POLLED_LATER;
+            self.at(self.now + delay, EventKind::Ready(task));
+        }
+        delay > 0
+    }
+
     /// Starts the head of a hardware queue if it is ready, as soon as the front end is free.
     pub(super) fn start_ready(&mut self, queue: u32) {
         if let Some(device) = self.offer(queue) {
@@ -82,11 +107,11 @@ impl SimMachine {
     fn offer(&mut self, queue: u32) -> Option<usize> {
         let head = *self.queues[queue as usize].front()?;
         let state = self.state(head);
-        if state.open != u32::MAX {
+        if state.open != READY {
             return None;
         }
         // Marks the head as offered, so that it starts only once.
-        state.open = u32::MAX - 1;
+        state.open = OFFERED;
         let device = self.device(head);
         self.devices[device].front_end.ready.push_back(queue);
         Some(device)

@@ -104,3 +104,24 @@ fn nodes_of_graphs_start_when_they_are_ready() {
     // The last three branches end in turn, each 100 ns after the one before, and so do their ends.
     assert_eq!(branches(4, 5, 1000.0, true), 5 * 1000 + 3 * 100 + 100);
 }
+
+#[test]
+fn waiting_queues_delay_a_queue_that_has_waited() {
+    let mut profile = Profile::named("h200").expect("embedded");
+    profile.queues.dispatch = SourcedFigure(100.0, "test".to_owned());
+    profile.queues.switch = SourcedFigure(0.0, "test".to_owned());
+    let mut machine = SimMachine::new(&profile, &[(0, 0); 3], vec![0], 3);
+    let kernel =
+        Action::Run(Task::Kernel { blocks: 1, share: 1, block_time: 1000.0, busy: Busy::default(), floor: 0.0 });
+    let placing = |lane| Placing { lane, queue: Some(lane), priority: 0 };
+    let mut last = None;
+    for _ in 0..4 {
+        last = Some(machine.submit(kernel, placing(0), 0, last.map(|task| (task, 0))));
+    }
+    for lane in 1..3 {
+        machine.submit(kernel, placing(lane), 0, last.map(|task| (task, 0)));
+    }
+    while machine.step() {}
+    // Each kernel of the chain starts after polls of the two other queues. Afterwards no queue waits, and the front end launches two kernels.
+    assert_eq!(machine.now(), 4 * (1000 + 2 * 100) + 100 + 1000);
+}
