@@ -374,7 +374,7 @@ impl Driver for SimDriver {
         let visible = self.host + self.costs.latency;
         let mut tasks: Vec<TaskId> = Vec::with_capacity(graph.nodes.len());
         let begin = self.costs.graph_start + cold + later;
-        let mut roots = 0;
+        let mut roots: u64 = 0;
         for node in &graph.nodes {
             let (gap, action) = match node.action {
                 Action::Mark(stamp) => (0, Action::Mark(stamp.map(|stamp| self.stamp_of(stamp)))),
