@@ -51,7 +51,6 @@ fn ideal() -> Profile {
         &mut profile.graph.launch_branch,
         &mut profile.graph.gap,
         &mut profile.graph.dispatch,
-        &mut profile.graph.dispatch_root,
         &mut profile.graph.start,
         &mut profile.queues.dispatch,
         &mut profile.queues.switch,
@@ -394,6 +393,37 @@ fn pageable_copies_hold_the_host_and_are_observed() {
     let trace = session.observe(Observation::once(LaunchMode::Stream, 1), &Control::default()).expect("runs").remove(0);
     let spans: Vec<(i64, i64)> = trace.spans.iter().map(|span| (span.start.0, span.end.0)).collect();
     assert_eq!(spans, [(0, 1_048_576), (1_048_576, 1_049_576)]);
+}
+
+#[test]
+fn pageable_copies_of_a_graph_share_a_staging_buffer() {
+    let mut profile = ideal();
+    set(&mut profile.pageable_bandwidth, 1e9);
+    let text = "
+        stream s[2]
+        buffer far, back: u8[1000000] in host
+        buffer near, here: u8[1000000]
+        step {
+          on s[0] { copy(far -> near) }
+          on s[1] { copy(here -> back) }
+        }";
+    let mut session = session_of(profile, text);
+    session.capture().unwrap_or_else(|error| panic!("{error}"));
+    let trace = session.observe(Observation::once(LaunchMode::Graph, 1), &Control::default()).expect("runs").remove(0);
+    assert_eq!(trace.time, Nanos(2 * 1_000_000));
+}
+
+/// The order of the text does not matter: a node is launched when it is ready.
+#[test]
+fn nodes_of_a_graph_share_a_front_end() {
+    let mut profile = ideal();
+    set(&mut profile.graph.dispatch, 100.0);
+    let chain: String = (0..4).map(|i| format!("on s[{i}] {{ for k in 0..5 {{ spin(1us) }} }}\n")).collect();
+    let turn = "for k in 0..5 { for i in 0..4 { on s[i] { spin(1us) } } }";
+    for body in [chain.as_str(), turn] {
+        // The fourth branch begins after three launches, and its end takes as long as one.
+        assert_eq!(trace(profile.clone(), body, LaunchMode::Graph).time, Nanos(5 * 1000 + 3 * 100 + 100));
+    }
 }
 
 #[test]

@@ -175,10 +175,7 @@ pub struct GraphCosts {
     /// Time from the start of a graph to that of its first node; none by default.
     #[serde(default = "SourcedFigure::none")]
     pub start: SourcedFigure,
-    /// Time between the starts of two nodes without dependencies; `dispatch` if that is longer.
-    #[serde(default = "SourcedFigure::none")]
-    pub dispatch_root: SourcedFigure,
-    /// Time between the starts of two independent nodes.
+    /// Time for which the launch of a node, or the end of one of several branches, occupies the front end.
     pub dispatch: SourcedFigure,
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{Nanos, Space};
+use crate::config::HostCosts;
 use crate::exec::{LaunchMode, ObservedBy, RankSchedule, Samples, Trace};
 use crate::model::{Program, Sync};
 use crate::schedule::Lane;
@@ -79,10 +80,12 @@ pub fn record(
     let name = mode.phrase();
     warnings.extend(refused.as_ref().map(|why| format!("{name}: the time has no value, since {why}")));
     warnings.extend(doubts::of(name, &time, warmup, request.slots()));
-    let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref());
+    let device = request.backend.device();
+    let simulated_host = request.profile.filter(|_| device.simulated).map(|profile| &profile.host);
+    let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref(), simulated_host);
     // A gated iteration does not wait for the host.
     let host_bound = slow_host.is_some() && !samples.slowest.gated;
-    let device = DeviceProperties::new(&request.backend.device(), request.profile);
+    let device = DeviceProperties::new(&device, request.profile);
     let slot = longest_slot(&time, &sampled.traces);
     let observations = Observations::of(request.ranks, request.slots(), &sampled.traces);
     let data = VariantData {
@@ -190,8 +193,14 @@ fn assumed_note(operations: &[OperationRecord]) -> Option<String> {
 }
 
 /// Warning that the host takes nearly as long to launch an iteration as the device to run it; `None` if it does not, or if iterations
-/// without the gate are as fast.
-fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option<&Times>) -> Option<String> {
+/// without the gate are as fast. `simulated` has the times of a simulated host; `None` if the host is real.
+fn waits_for_host(
+    mode: LaunchMode,
+    time: &Times,
+    issue: &Times,
+    ungated: Option<&Times>,
+    simulated: Option<&HostCosts>,
+) -> Option<String> {
     let (issue, headline) = (issue.p50_ns?, time.p50_ns?);
     if mode != LaunchMode::Stream || issue.0 as f64 <= HOST * headline.0 as f64 {
         return None;
@@ -206,9 +215,17 @@ fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option
         }
         None => "the device waits for the host".to_owned(),
     };
+    let source = simulated.map(|host| {
+        let kernel = Nanos::rounded(host.kernel.value());
+        format!(
+            "; the profile's `host` times decide this figure, {kernel} for the launch of a kernel: a record of a real device has \
+             that time of its own host, `timer_launch_call_ns`"
+        )
+    });
     Some(format!(
-        "{}: host launch time {issue} for an iteration of {headline}: {waits}; `--launch graph` launches it by one call",
-        mode.phrase()
+        "{}: host launch time {issue} for an iteration of {headline}: {waits}; `--launch graph` launches it by one call{}",
+        mode.phrase(),
+        source.unwrap_or_default()
     ))
 }
 
@@ -389,13 +406,14 @@ fn spans(iterations: &[&Iteration]) -> Vec<SpanRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Profile;
 
     #[test]
     fn a_host_that_launches_in_time_is_no_limit() {
         let times = |median: i64| Times { p50_ns: Some(Nanos(median)), ..Times::default() };
         let said = |issue, ungated: Option<i64>| {
             let ungated = ungated.map(times);
-            waits_for_host(LaunchMode::Stream, &times(126_400), &times(issue), ungated.as_ref())
+            waits_for_host(LaunchMode::Stream, &times(126_400), &times(issue), ungated.as_ref(), None)
         };
         assert_eq!(said(114_100, Some(126_400)), None, "the gate gains nothing");
         assert_eq!(said(100_000, Some(140_000)), None, "the launch takes less than 90 % of the time");
@@ -407,6 +425,15 @@ mod tests {
             )
         );
         assert!(said(126_000, None).is_some_and(|warning| warning.contains(": the device waits for the host;")));
-        assert_eq!(waits_for_host(LaunchMode::Graph, &times(5), &times(100), None), None);
+        assert_eq!(waits_for_host(LaunchMode::Graph, &times(5), &times(100), None, None), None);
+    }
+
+    #[test]
+    fn a_simulated_host_has_the_times_of_the_profile() {
+        let profile = Profile::named("h200").unwrap();
+        let times = |median: i64| Times { p50_ns: Some(Nanos(median)), ..Times::default() };
+        let said = waits_for_host(LaunchMode::Stream, &times(100), &times(100), None, Some(&profile.host)).unwrap();
+        let kernel = Nanos::rounded(profile.host.kernel.value());
+        assert!(said.contains(&format!("the profile's `host` times decide this figure, {kernel} for")), "{said}");
     }
 }

@@ -40,7 +40,7 @@ fn the_exit_code_says_what_was_found() {
         ("2.json 1.json --metric memory", 0),
         // Nearly twice the time.
         ("2.json 1.json --threshold 50%", 1),
-        ("2.json 1.json --threshold 99.9%", 0),
+        ("2.json 1.json --metric time --threshold 99.9%", 0),
         ("2.json 1.json --metric time --threshold 99.9% --threshold time.p95=50%", 1),
     ] {
         let output = compare(&sandbox, arguments);

@@ -4,36 +4,16 @@ use std::sync::{Arc, MutexGuard};
 
 use crate::base::{Nanos, Space};
 use crate::config::Profile;
-use crate::cost::{self, Task};
 use crate::exec::{Driver, Fault, Image, Issued, LaneCompletion, Repeat};
 use crate::model::Priority;
 
+use super::costs::Costs;
 use super::exchange::Exchanges;
 use super::graphs::{Capture, CapturedGraph, GraphNode};
-use super::machine::{Action, Placing, SimMachine, TaskId, Time, whole};
+use super::machine::{Action, Placing, SimMachine, TaskId, Time};
 use super::numbers::urgency;
 use super::parts::{KnownParts, OperationParts, Parts, SimLaunch};
 use super::world::{Awaited, DriverView, SharedState, World};
-
-struct Costs {
-    record: Time,
-    wait: Time,
-    stamp: Time,
-    gap_same: Time,
-    gap_event: Time,
-    gap_wait: Time,
-    latency: Time,
-    graph_launch: Time,
-    graph_branch: Time,
-    graph_gap: Time,
-    graph_start: Time,
-    graph_cold: Time,
-    /// Time between the starts of two nodes: with dependencies, and without.
-    graph_dispatch: [Time; 2],
-    depth: u32,
-    /// Host time and task of a flush of the caches.
-    flush: (Time, Task),
-}
 
 struct SimDriver {
     world: Arc<World>,
@@ -57,6 +37,10 @@ struct SimDriver {
     gates: Vec<Option<TaskId>>,
     capture: Option<Capture>,
     is_cold: bool,
+    /// The lane of the first launch outside of a capture; `None` before it.
+    first_lane: Option<u32>,
+    /// True once operations were launched on several lanes outside of captures.
+    several_lanes: bool,
     observing: bool,
     /// The stamp that the start of the next operation records; `None` if it records none.
     opening: Option<u32>,
@@ -134,24 +118,7 @@ impl SimDriver {
         SimDriver {
             world,
             place,
-            costs: Costs {
-                record: whole(profile.host.record.value()),
-                wait: whole(profile.host.wait.value()),
-                stamp: whole(profile.host.stamp.value()),
-                gap_same: whole(profile.gap_same.value()),
-                gap_event: whole(profile.gap_event.value()),
-                gap_wait: whole(profile.gap_wait.value()),
-                latency: whole(profile.launch_latency.value()),
-                graph_launch: whole(profile.graph.launch.value()),
-                graph_branch: whole(profile.graph.launch_branch.value()),
-                graph_gap: whole(profile.graph.gap.value()),
-                graph_start: whole(profile.graph.start.value()),
-                graph_cold: whole(cost::cold_node(profile)),
-                graph_dispatch: [0.0, profile.graph.dispatch_root.value()]
-                    .map(|least| whole(profile.graph.dispatch.value().max(least))),
-                depth: profile.host.queue_depth.value() as u32,
-                flush: (whole(profile.host.memset.value()), cost::flush(profile)),
-            },
+            costs: Costs::new(profile),
             host: 0,
             calls: 0,
             issued: None,
@@ -164,6 +131,8 @@ impl SimDriver {
             gates: vec![None; image.gates as usize],
             capture: None,
             is_cold: false,
+            first_lane: None,
+            several_lanes: false,
             observing: false,
             opening: None,
             last: None,
@@ -236,7 +205,7 @@ impl SimDriver {
         let (placing, last, waits) = &mut self.lanes[lane as usize];
         // A mark has no gap before it besides the lane's waits, since it is a position on the lane.
         let (same, event) = match action {
-            Action::Mark(_) | Action::Meet(_) => (0, 0),
+            Action::Mark(_) | Action::Meet(_) | Action::BranchEnd => (0, 0),
             Action::Run(_) | Action::Exchange(_) => (self.costs.gap_same, self.costs.gap_event),
         };
         // The lane executes its waits one after the other, also those for events that have happened.
@@ -305,6 +274,9 @@ impl Driver for SimDriver {
         let OperationParts { lane, parts, observed } = self.ops[op as usize].clone();
         let parts = if self.observing { observed } else { parts };
         let placed = self.lanes[lane as usize].0.lane;
+        if self.capture.is_none() {
+            self.several_lanes |= *self.first_lane.get_or_insert(lane) != lane;
+        }
         for index in parts.clone() {
             let part = self.parts[index as usize];
             let counted = Some((placed, [index == parts.start, index + 1 == parts.end]));
@@ -393,17 +365,21 @@ impl Driver for SimDriver {
         self.host += self.costs.graph_launch + self.costs.graph_branch * Time::from(graph.branches.saturating_sub(1));
         let start = self.submit(lane, Action::Mark(None), None)?;
         let placed = self.lanes[lane as usize].0.lane;
-        let cold = if std::mem::take(&mut self.is_cold) && !graph.is_chain { self.costs.graph_cold } else { 0 };
-        let (gap, dispatch) = (self.costs.graph_gap + cold, self.costs.graph_dispatch);
+        let is_cold = std::mem::take(&mut self.is_cold);
+        let cold = if is_cold && !graph.is_chain { self.costs.graph_cold } else { 0 };
+        // The front end of a process that has launched on several streams reads once more for each node.
+        let later = if self.several_lanes { self.costs.graph_reads[usize::from(is_cold)] } else { 0 };
+        let gap = self.costs.graph_gap + cold + later;
         self.world.lock().machine.keep_ends(gap);
         let visible = self.host + self.costs.latency;
         let mut tasks: Vec<TaskId> = Vec::with_capacity(graph.nodes.len());
-        let mut dispatched = self.costs.graph_start + cold;
+        let begin = self.costs.graph_start + cold + later;
+        let mut roots: u64 = 0;
         for node in &graph.nodes {
             let (gap, action) = match node.action {
                 Action::Mark(stamp) => (0, Action::Mark(stamp.map(|stamp| self.stamp_of(stamp)))),
                 Action::Run(_) | Action::Exchange(_) => (gap, node.action),
-                Action::Meet(_) => (0, node.action),
+                Action::Meet(_) | Action::BranchEnd => (0, node.action),
             };
             if let Action::Mark(Some(stamp)) = node.action {
                 self.forget(stamp);
@@ -411,21 +387,29 @@ impl Driver for SimDriver {
             let placing = Placing { lane: placed, queue: None, priority: node.priority };
             let before = node.after.iter().map(|&before| (tasks[before as usize], gap));
             let mut state = self.world.lock();
-            let task = state.machine.submit(action, placing, visible, before.chain([(start, dispatched)]));
+            let is_launched = matches!(node.action, Action::Run(_) | Action::Exchange(_));
+            let root = || self.costs.root(roots.min(u64::from(graph.branches) - 1), graph.branches.into());
+            let first = node.after.is_empty().then(|| (start, begin + root()));
+            roots += u64::from(first.is_some() && is_launched);
+            let task = state.machine.submit(action, placing, visible, before.chain(first));
             let [started, ended] = node.observed;
             state.machine.observe(task, started, ended);
             if let Some((lane, counted)) = node.counted {
                 state.machine.count(task, lane, counted);
             }
             drop(state);
-            match node.action {
-                Action::Mark(Some(stamp)) => self.stamps[stamp as usize] = Some(task),
-                Action::Mark(None) | Action::Meet(_) => {}
-                Action::Run(_) | Action::Exchange(_) => dispatched += dispatch[usize::from(node.after.is_empty())],
+            if let Action::Mark(Some(stamp)) = node.action {
+                self.stamps[stamp as usize] = Some(task);
             }
             tasks.push(task);
         }
-        let ends: Vec<TaskId> = graph.last.iter().map(|&node| tasks[node as usize]).collect();
+        let mut ends: Vec<TaskId> = graph.last.iter().map(|&node| tasks[node as usize]).collect();
+        if ends.len() > 1 {
+            let placing = Placing { lane: placed, queue: None, priority: 0 };
+            let mut state = self.world.lock();
+            let mut end = |&last: &TaskId| state.machine.submit(Action::BranchEnd, placing, visible, [(last, 0)]);
+            ends = ends.iter().map(&mut end).collect();
+        }
         self.graphs[number] = graph;
         self.submit_after(lane, Action::Mark(None), None, &ends)?;
         Ok(())

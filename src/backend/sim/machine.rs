@@ -44,6 +44,8 @@ pub enum Action {
     Exchange(u32),
     /// As `Exchange`, without compute units and without a hardware queue, because the part is not a kernel.
     Meet(u32),
+    /// The end of one of several branches of a graph, which the front end handles as it launches a node.
+    BranchEnd,
 }
 
 /// Lane, hardware queue and priority of a task.
@@ -148,7 +150,7 @@ impl FurtherGaps {
 
     fn between(self, before: Action, after: Action) -> Time {
         let engine = |action| match action {
-            Action::Run(Task::Host { .. }) | Action::Mark(_) | Action::Meet(_) => None,
+            Action::Run(Task::Host { .. }) | Action::Mark(_) | Action::Meet(_) | Action::BranchEnd => None,
             Action::Run(task) => Some(engines_of(&task)),
             Action::Exchange(_) => Some(None),
         };
@@ -159,6 +161,12 @@ impl FurtherGaps {
         }
     }
 }
+
+/// Values of [`TaskState::open`] behind the last dependency: the task is ready; the front end was told of it, or it runs; the front end
+/// polls other queues first.
+const READY: u32 = u32::MAX;
+const OFFERED: u32 = u32::MAX - 1;
+const POLLED_LATER: u32 = u32::MAX - 2;
 
 /// Rounds a time to whole ns.
 pub fn whole(time: f64) -> Time {
@@ -416,6 +424,7 @@ impl SimMachine {
         match what {
             EventKind::Ready(task) => self.ready(task),
             EventKind::Dispatch(task) => self.dispatch_reserved(task),
+            EventKind::Launched { device, end } => self.launched_node(device, end),
             EventKind::Begin(task) => {
                 self.admit(task);
                 self.assign_units(self.device(task));
@@ -432,9 +441,12 @@ impl SimMachine {
 
     /// Continues with a task whose dependencies have ended.
     fn ready(&mut self, task: TaskId) {
+        if self.polls_first(task) {
+            return;
+        }
         let state = self.state(task);
         // From now on `open` marks this state.
-        state.open = u32::MAX;
+        state.open = READY;
         let (action, placing) = (state.action, state.placing);
         match (action, placing.queue) {
             // A mark may stand for an operation that does nothing on this rank.
@@ -457,7 +469,7 @@ impl SimMachine {
                 let (time, demands) = self.paths.copy(self.device(task), &run, &mut self.flows);
                 self.flows.add(self.now, Owner::Copy(task), time, demands);
             }
-            (_, None) => self.launch(task, action),
+            (_, None) => self.start_node(task),
             (_, Some(queue)) => self.start_ready(queue),
         }
     }
@@ -512,7 +524,7 @@ impl SimMachine {
         let followers = std::mem::take(&mut state.followers);
         let marked = match action {
             Action::Mark(stamp) => stamp.or(state.observed[1]),
-            Action::Run(_) | Action::Exchange(_) | Action::Meet(_) => state.observed[1],
+            Action::Run(_) | Action::Exchange(_) | Action::Meet(_) | Action::BranchEnd => state.observed[1],
         };
         if let Some((lane, [_, closes])) = counted {
             self.paces[lane as usize][1] += u64::from(closes);

@@ -3,6 +3,7 @@
 //! A host call takes the time that the profile states, and reaches the device after a latency. The work then runs on
 //! the simulated machine. Nothing is computed, and there is no memory. Results are marked as simulated.
 
+mod costs;
 mod digest;
 mod driver;
 mod exchange;

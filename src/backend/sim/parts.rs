@@ -107,7 +107,7 @@ impl KnownParts {
                         let actions = exchanges.peer((op.crossing, sharing), peer, *task, machine);
                         let host = |action| match action {
                             Action::Run(_) => whole(cost::issue(launch, profile)),
-                            Action::Mark(_) => 0,
+                            Action::Mark(_) | Action::BranchEnd => 0,
                             Action::Meet(_) | Action::Exchange(_) => flag,
                         };
                         let part = |action| SimLaunch { action, host: host(action), holds_host: false };

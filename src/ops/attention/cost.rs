@@ -16,8 +16,10 @@ const FEW_QUERIES: u64 = 16;
 const GRADIENT_THREADS: u64 = 256;
 const BIAS_PER_WAIT: u64 = 4;
 
-/// Head dimensions for which the library has kernels. It pads others.
+/// Head dimensions for which the library has kernels. It pads others. Gradients with the same bits in every run take nearly as long with 64
+/// elements as with 128: 327 and 353 µs for 8 heads of 4096 queries and keys (docs/measurements/2026-11-28-branches-and-hops.md).
 const SIZES: [u64; 3] = [64, 128, 256];
+const DETERMINISTIC_SIZES: [u64; 2] = [128, 256];
 
 /// Instructions per score of the library's kernels: scale, exponential, sum, maximum and rounding; and of those for gradients, which
 /// also compute the gradient of the score and round it.
@@ -33,6 +35,11 @@ const TILE_WAITS: f64 = 3.0;
 
 /// Keys of a step of that product.
 const STEP: u64 = 64;
+
+/// Number of packed sequences whose ends a warp reads at once to find the sequence of its block, and exchanges that take as long as the
+/// search among them: 17 shuffles one after the other, of which an exchange has five besides a barrier and a load.
+const ENDS_AT_ONCE: u64 = 32;
+pub const SEARCH_EXCHANGES: f64 = 3.0;
 
 /// Operations of matrix units in 16-bit types and of products in `f32` and `f64`, instructions and bytes per ns of an H100, time of a launch, and of a wait, in ns.
 const OPERATIONS: f64 = 720e3;
@@ -118,6 +125,14 @@ impl Tiles {
     }
 }
 
+/// Number of times that a block reads ends of packed sequences, one after the other, before it knows its own sequence: the mean of the
+/// blocks of all sequences. 0 if sequences are not packed.
+pub fn searches(shape: &Shape) -> f64 {
+    let Some(sequences) = shape.sequences.filter(|&sequences| sequences > 0) else { return 0.0 };
+    let all: u64 = (0..sequences).step_by(ENDS_AT_ONCE as usize).map(|first| sequences - first).sum();
+    all as f64 / sequences as f64
+}
+
 /// Keys that queries `first` to `last` attend to.
 pub fn seen(shape: &Shape, first: u64, last: u64) -> std::ops::Range<u64> {
     shape.seen(first).start..shape.seen(last).end.min(shape.keys)
@@ -178,7 +193,9 @@ fn time(cost: &Cost) -> f64 {
 fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
     let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
     let heads = shape.batch * shape.heads;
-    let padded = |size: u64| SIZES.into_iter().find(|&most| size <= most).unwrap_or(size) as f64;
+    let is_ordered = fused.form == AttentionForm::Backward && fused.deterministic;
+    let sizes: &[u64] = if is_ordered { &DETERMINISTIC_SIZES } else { &SIZES };
+    let padded = |size: u64| sizes.iter().copied().find(|&most| size <= most).unwrap_or(size) as f64;
     let [size, value_size] = [shape.size, shape.value_size].map(padded);
     let of_a_bias = if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
     let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));

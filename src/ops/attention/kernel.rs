@@ -6,7 +6,7 @@ use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
 use super::super::warpgroups;
-use super::cost::{PER_BIAS, Tiles as Visited, WAIT};
+use super::cost::{PER_BIAS, SEARCH_EXCHANGES, Tiles as Visited, WAIT, searches};
 use super::shape::{Axes, bias};
 use super::tiles::{
     HELD, MANY_ROWS, MAX_SPLITS, NARROW, OPERATIONS, RESIDENT, STAGES, THREADS, Tiles, WIDE_STAGES, WIDEST, whole_tiles,
@@ -212,11 +212,10 @@ impl ForwardPartition {
             },
             written: Spec::bytes_of(&spec.outputs),
             waits: self.tiles.as_ref().map_or(0.0, |tiles| self.waits(tiles)),
-            exchanges: match &self.tiles {
-                Some(tiles) if tiles.cluster > 1 => 3.0 + CLUSTER_EXCHANGES,
-                Some(_) => 3.0,
-                None => 0.0,
-            },
+            exchanges: self.tiles.as_ref().map_or(0.0, |tiles| {
+                let joined = if tiles.cluster > 1 { CLUSTER_EXCHANGES } else { 0.0 };
+                3.0 + joined + SEARCH_EXCHANGES * searches(shape)
+            }),
             blocks: self.blocks().max(1),
             share,
             matrix,
@@ -254,9 +253,9 @@ impl ForwardPartition {
         let of_tile = (1.0 - (multiplied + issued) / WAIT).max(0.0);
         let of_pages = if self.shape.page.is_some() { PAGE_WAITS } else { 0.0 };
         if tiles.wide {
-            return 2.0 + of_pages + tiles.edge_bytes() as f64 / (CACHE_RATE * WAIT);
+            return 2.0 + of_pages + searches(&self.shape) + tiles.edge_bytes() as f64 / (CACHE_RATE * WAIT);
         }
-        2.0 + of_pages + of_tile * self.of_block(tiles)
+        2.0 + of_pages + searches(&self.shape) + of_tile * self.of_block(tiles)
     }
 
     /// Number of tiles of scores of each block, if all had as many.

@@ -6,10 +6,15 @@
 use super::super::occupancy::UNITS;
 use super::*;
 
-/// Numbers of rows and of columns of the tiles that libraries choose from, for aligned factors of at most 16 bits.
-const TILES: [u64; 2] = [64, 128];
+/// Numbers of rows and of columns of the tiles that libraries choose from, for aligned factors of at most 16 bits. Of divisions that
+/// take as long, libraries choose the largest tiles, which load their factors least often.
+const TILES: [u64; 3] = [256, 128, 64];
 /// Numbers of rows and of columns of the tiles for other factors.
-const SMALL_TILES: [u64; 3] = [32, 64, 128];
+const SMALL_TILES: [u64; 3] = [128, 64, 32];
+/// Rows of a block of the kernel that multiplies a matrix and a vector.
+const VECTOR_ROWS: u64 = 64;
+/// Largest number of results of a tile, whose sums fill half of an SM's registers.
+const LARGEST_TILE: u64 = 256 * 128;
 
 /// Rows and columns of a tile with scaling factors of rows and columns or of blocks: even a few tiles take as long as if all had this
 /// size.
@@ -124,6 +129,7 @@ impl Division {
             (time, Division { blocks, flops: of_block * blocks as f64, parts })
         };
         let shapes = tiles.iter().flat_map(|&rows| tiles.iter().map(move |&columns| (rows, columns)));
+        let shapes = shapes.filter(|(rows, columns)| rows * columns <= LARGEST_TILE);
         // Without matrix units, measured times of batches agree with whole depths (docs/measurements/2026-11-28-evening-operations.md).
         let can_share = !(is_wide && batch > 1);
         let max_parts = if is_wide { MAX_WIDE_PARTS } else { MAX_PARTS };
@@ -171,7 +177,7 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
         && (is_alone || !has_rows_at(&spec.inputs[usize::from(m <= n)], ALIGNMENT));
     if is_vector {
         // A kernel without matrix units, which reads rows of any alignment.
-        let blocks = (m.max(n).div_ceil(TILES[0]) * batch).max(UNITS);
+        let blocks = (m.max(n).div_ceil(VECTOR_ROWS) * batch).max(UNITS);
         return (blocks, Tiling { flops: flops(m, n), ..Tiling::default() });
     }
     let scaled = scales(spec).map(|scales| scales.form).filter(|form| *form != ScaleForm::Tensor);

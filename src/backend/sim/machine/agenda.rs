@@ -11,6 +11,8 @@ pub(super) enum EventKind {
     Ready(TaskId),
     /// The front end launches a task of a hardware queue.
     Dispatch(TaskId),
+    /// The front end of a device has launched a node of a graph, or handled the end of a branch, which is `end`.
+    Launched { device: u32, end: Option<TaskId> },
     /// A kernel's blocks may begin.
     Begin(TaskId),
     /// Blocks that use no shared capacity end.

@@ -1,4 +1,4 @@
-//! The front end of a device: launches the kernels at the heads of all hardware queues, one after the other.
+//! The front end of a device: launches the kernels at the heads of all hardware queues, and the nodes of graphs, one after the other.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use crate::config::{Profile, QueueRule};
 
 use super::super::digest::Digest;
 use super::agenda::EventKind;
-use super::{SimMachine, TaskId, Time, whole};
+use super::{Action, OFFERED, POLLED_LATER, READY, SimMachine, TaskId, Time, whole};
 
 /// Times in ns of the front ends.
 #[derive(Clone, Copy, Debug)]
@@ -15,11 +15,17 @@ pub(super) struct FrontEndTimes {
     launch: Time,
     /// Time in which the front end changes to another queue.
     switch: Time,
+    /// Time for which the launch of a graph's node, or the end of one of several branches, occupies the front end.
+    node: Time,
 }
 
 impl FrontEndTimes {
     pub(super) fn new(profile: &Profile) -> FrontEndTimes {
-        FrontEndTimes { launch: whole(profile.queues.dispatch.value()), switch: whole(profile.queues.switch.value()) }
+        FrontEndTimes {
+            launch: whole(profile.queues.dispatch.value()),
+            switch: whole(profile.queues.switch.value()),
+            node: whole(profile.graph.dispatch.value()),
+        }
     }
 }
 
@@ -34,18 +40,26 @@ pub(super) struct FrontEnd {
     ready: VecDeque<u32>,
     /// True while a head that it launches next waits for it.
     is_reserved: bool,
+    /// Nodes of graphs whose dependencies have ended, and ends of branches, each in the order in which they became ready.
+    nodes: VecDeque<TaskId>,
+    branch_ends: VecDeque<TaskId>,
+    /// True while it launches a node or handles the end of a branch.
+    is_launching: bool,
 }
 
 impl FrontEnd {
     /// Adds all state that affects the future.
     pub(super) fn digest(&self, digest: &mut Digest, now: Time, times: FrontEndTimes) {
-        let FrontEnd { free, queue, ready, is_reserved } = self;
+        let FrontEnd { free, queue, ready, is_reserved, nodes, branch_ends, is_launching } = self;
         // A front end that has been free for longer launches no earlier.
         digest.moment((*free).max(now - times.switch));
         digest.word(queue.map_or(u64::MAX, u64::from));
         digest.size(ready.len());
         digest.words(ready.iter().copied());
         digest.word(*is_reserved);
+        digest.tasks(nodes.iter().copied());
+        digest.tasks(branch_ends.iter().copied());
+        digest.word(*is_launching);
     }
 
     /// Removes and returns the queue to serve next: the present one as long as its head is ready, then the one that has been ready for
@@ -57,6 +71,31 @@ impl FrontEnd {
 }
 
 impl SimMachine {
+    /// Delays a head that has blocked its hardware queue, once its dependencies have ended: before the front end returns to the queue, it
+    /// polls each other queue whose head waits, which takes as long as a launch. Returns false if nothing delays the task.
+    pub(super) fn polls_first(&mut self, task: TaskId) -> bool {
+        let state = self.state(task);
+        let Some(queue) = state.placing.queue.filter(|_| state.open != POLLED_LATER) else { return false };
+        if self.queues[queue as usize].front() != Some(&task) {
+            return false;
+        }
+        let device = self.device(task);
+        let waits = |other: &&VecDeque<TaskId>| {
+            let head = other.front().map(|&head| &self.tasks[(head - self.first) as usize]);
+            head.is_some_and(|head| {
+                let is_here = self.device_of[head.placing.lane as usize] as usize == device;
+                is_here && (1..POLLED_LATER).contains(&head.open)
+            })
+        };
+        let blocked = self.queues.iter().filter(waits).count();
+        let delay = blocked as Time * self.front_end_times.launch;
+        if delay > 0 {
+            self.state(task).open = POLLED_LATER;
+            self.at(self.now + delay, EventKind::Ready(task));
+        }
+        delay > 0
+    }
+
     /// Starts the head of a hardware queue if it is ready, as soon as the front end is free.
     pub(super) fn start_ready(&mut self, queue: u32) {
         if let Some(device) = self.offer(queue) {
@@ -68,11 +107,11 @@ impl SimMachine {
     fn offer(&mut self, queue: u32) -> Option<usize> {
         let head = *self.queues[queue as usize].front()?;
         let state = self.state(head);
-        if state.open != u32::MAX {
+        if state.open != READY {
             return None;
         }
         // Marks the head as offered, so that it starts only once.
-        state.open = u32::MAX - 1;
+        state.open = OFFERED;
         let device = self.device(head);
         self.devices[device].front_end.ready.push_back(queue);
         Some(device)
@@ -80,7 +119,7 @@ impl SimMachine {
 
     /// Launches heads of queues until the front end is busy, or no head is ready.
     fn serve(&mut self, device: usize) {
-        let FrontEndTimes { launch, switch } = self.front_end_times;
+        let FrontEndTimes { launch, switch, node: _ } = self.front_end_times;
         let now = self.now;
         while !self.devices[device].front_end.is_reserved {
             let front_end = &mut self.devices[device].front_end;
@@ -116,5 +155,41 @@ impl SimMachine {
             self.queues[queue as usize].pop_front();
             self.offer(queue);
         }
+    }
+
+    /// Launches the node of a graph or handles the end of a branch, whose dependencies have ended, as soon as the front end is free.
+    pub(super) fn start_node(&mut self, node: TaskId) {
+        let device = self.device(node);
+        let is_end = matches!(self.state(node).action, Action::BranchEnd);
+        let front_end = &mut self.devices[device].front_end;
+        let waiting = if is_end { &mut front_end.branch_ends } else { &mut front_end.nodes };
+        waiting.push_back(node);
+        if !front_end.is_launching {
+            self.serve_nodes(device);
+        }
+    }
+
+    /// Launches the node that has been ready for the longest time. Ends of branches wait until no node is ready.
+    fn serve_nodes(&mut self, device: usize) {
+        let done = self.now + self.front_end_times.node;
+        let front_end = &mut self.devices[device].front_end;
+        let node = front_end.nodes.pop_front();
+        let end = if node.is_none() { front_end.branch_ends.pop_front() } else { None };
+        front_end.is_launching = node.is_some() || end.is_some();
+        if let Some(node) = node {
+            let action = self.state(node).action;
+            self.launch(node, action);
+        }
+        if node.is_some() || end.is_some() {
+            self.at(done, EventKind::Launched { device: device as u32, end });
+        }
+    }
+
+    /// Continues after the front end has launched a node or handled the end of a branch.
+    pub(super) fn launched_node(&mut self, device: u32, end: Option<TaskId>) {
+        if let Some(end) = end {
+            self.ended(end);
+        }
+        self.serve_nodes(device as usize);
     }
 }

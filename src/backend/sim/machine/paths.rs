@@ -13,7 +13,7 @@ use super::Owner;
 const NEGLIGIBLE: f64 = 1e-3;
 
 /// Numbers of a device's capacities: its memory; its host link to the device, to the host, and in both directions
-/// together; the host's memory; and its arithmetic.
+/// together; the host's memory; its arithmetic; and the staging of pageable memory.
 const MEMORY: u32 = 0;
 const TO_DEVICE: u32 = 1;
 const TO_HOST: u32 = 2;
@@ -23,7 +23,9 @@ const HOST: u32 = 4;
 /// Vector units and matrix units of all compute units.
 const VECTOR: u32 = 5;
 const MATRIX: u32 = 6;
-const OF_DEVICE: u32 = 7;
+/// The thread of the driver that moves pageable memory through the staging buffer.
+const STAGING: u32 = 7;
+const OF_DEVICE: u32 = 8;
 
 /// The capacities of all devices, and those of the links that were used so far.
 #[derive(Debug)]
@@ -91,7 +93,9 @@ impl Paths {
                     share: share.min(1.0),
                 };
                 let both = rate / self.profile.host_link.both.value();
-                (bytes / rate * 1e9, vec![demand(one_way, rate / engines.link.value()), demand(BOTH, both)])
+                let mut demands = vec![demand(one_way, rate / engines.link.value()), demand(BOTH, both)];
+                demands.extend(pageable.then(|| demand(STAGING, rate / most)));
+                (bytes / rate * 1e9, demands)
             }
             Task::Peer { to, bytes, rate } => {
                 let time = bytes / rate * 1e9;

@@ -90,6 +90,10 @@ fn what(digest: &mut Digest, what: EventKind) {
         EventKind::Begin(task) => (1, task),
         EventKind::CopyStarts(task) => (2, task),
         EventKind::Dispatch(task) => (5, task),
+        EventKind::Launched { device, end } => {
+            digest.words([6, u64::from(device)]);
+            return digest.maybe_task(end);
+        }
         EventKind::BlocksEnd(group) => return digest.words([3, u64::from(group)]),
         EventKind::Transferred(transfer) => return digest.words([4, u64::from(transfer)]),
     };
@@ -134,6 +138,7 @@ fn of_action(digest: &mut Digest, action: Action) {
         }
         Action::Exchange(exchange) => digest.words([1, u64::from(exchange)]),
         Action::Meet(exchange) => digest.words([2, u64::from(exchange)]),
+        Action::BranchEnd => digest.word(7u64),
         Action::Run(Task::Kernel { blocks, share, block_time, busy, floor }) => {
             digest.words([3, blocks, share.into()]);
             let Busy { vector, matrix, memory, to_device, to_host, peer } = busy;

@@ -59,12 +59,70 @@ fn ends_are_kept_for_tasks_that_begin_long_after_them() {
 fn queues_share_a_front_end() {
     // On one stream, each launch after the first waits for the front end, not for the kernel.
     assert_eq!(chains(1, 5, STREAMS, 10.0), 4 * 100 + 10);
-    // Queues of their own do not help, since the front end changes the queue for each kernel.
-    assert_eq!(chains(STREAMS, 5, STREAMS, 10.0), (4 * 5 - 1) * 300 + 10);
+    // Queues of their own do not help, since the front end changes the queue for each kernel. Only the second kernel of the first queue
+    // becomes ready while the front end polls that queue for the others.
+    assert_eq!(chains(STREAMS, 5, STREAMS, 10.0), (4 * 5 - 1) * 300 - 200 + 10);
     // With short kernels, a queue of several streams blocks only when the gate opens: the head of the second queue is then released
     // before the second kernel of the first queue. Afterwards each queue is served to its end.
     assert_eq!(chains(4 * STREAMS, 5, STREAMS, 10.0), (4 * 4 * 5 - 1) * 100 + 4 * 200 + 10);
     // With longer ones, the front end launches one kernel of each stream of a queue before that queue blocks.
-    // The gate adds the same change to another queue.
-    assert_eq!(chains(2 * STREAMS, 5, STREAMS, 1500.0), 4 * 1600 + 3 * 400 + 200 + 100 + 1500);
+    // The gate adds the same change to another queue, and polls of two queues that wait delay each further round.
+    assert_eq!(chains(2 * STREAMS, 5, STREAMS, 1500.0), 4 * (1600 + 200) + 3 * 400 + 200 + 100 + 1500);
+}
+
+/// A graph of chains of `nodes` kernels of `time` ns each, whose ends the front end handles if `joined`. The launch of a node or the end of
+/// a branch occupies the front end for 100 ns. Nodes are submitted chain by chain. Returns when the last task ends.
+fn branches(chains: u32, nodes: u32, time: f64, joined: bool) -> Time {
+    let mut profile = Profile::named("h200").expect("embedded");
+    profile.graph.dispatch = SourcedFigure(100.0, "test".to_owned());
+    let mut machine = SimMachine::new(&profile, &[(0, 0)], vec![0], 1);
+    let kernel = Task::Kernel { blocks: 1, share: 1, block_time: time, busy: Busy::default(), floor: 0.0 };
+    let placing = Placing { lane: 0, queue: None, priority: 0 };
+    for _ in 0..chains {
+        let mut last: Option<TaskId> = None;
+        for _ in 0..nodes {
+            let before = last.map(|task| (task, 0));
+            last = Some(machine.submit(Action::Run(kernel), placing, 0, before));
+        }
+        if joined {
+            machine.submit(Action::BranchEnd, placing, 0, last.map(|task| (task, 0)));
+        }
+    }
+    while machine.step() {}
+    machine.now()
+}
+
+#[test]
+fn nodes_of_graphs_start_when_they_are_ready() {
+    // A chain waits for each kernel.
+    assert_eq!(branches(1, 5, 1000.0, false), 5 * 1000);
+    // Chains run side by side, although the text has one after the other: the last one starts 300 ns after the first.
+    assert_eq!(branches(4, 5, 1000.0, false), 5 * 1000 + 3 * 100);
+    // Short kernels wait for the front end. It is still busy with the last launch when that kernel has ended.
+    assert_eq!(branches(4, 5, 10.0, false), 4 * 5 * 100);
+    // Ends of branches follow when no node is ready.
+    assert_eq!(branches(4, 5, 10.0, true), (4 * 5 + 4) * 100);
+    // The last three branches end in turn, each 100 ns after the one before, and so do their ends.
+    assert_eq!(branches(4, 5, 1000.0, true), 5 * 1000 + 3 * 100 + 100);
+}
+
+#[test]
+fn waiting_queues_delay_a_queue_that_has_waited() {
+    let mut profile = Profile::named("h200").expect("embedded");
+    profile.queues.dispatch = SourcedFigure(100.0, "test".to_owned());
+    profile.queues.switch = SourcedFigure(0.0, "test".to_owned());
+    let mut machine = SimMachine::new(&profile, &[(0, 0); 3], vec![0], 3);
+    let kernel =
+        Action::Run(Task::Kernel { blocks: 1, share: 1, block_time: 1000.0, busy: Busy::default(), floor: 0.0 });
+    let placing = |lane| Placing { lane, queue: Some(lane), priority: 0 };
+    let mut last = None;
+    for _ in 0..4 {
+        last = Some(machine.submit(kernel, placing(0), 0, last.map(|task| (task, 0))));
+    }
+    for lane in 1..3 {
+        machine.submit(kernel, placing(lane), 0, last.map(|task| (task, 0)));
+    }
+    while machine.step() {}
+    // Each kernel of the chain starts after polls of the two other queues. Afterwards no queue waits, and the front end launches two kernels.
+    assert_eq!(machine.now(), 4 * (1000 + 2 * 100) + 100 + 1000);
 }

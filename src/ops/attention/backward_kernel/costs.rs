@@ -1,15 +1,20 @@
 //! Costs of the kernels that compute the gradients of attention.
 
 use super::super::super::cost::Tiling;
-use super::super::cost::PER_BIAS;
+use super::super::cost::{PER_BIAS, SEARCH_EXCHANGES, searches};
 use super::*;
 
 /// Matrix products per pair of tiles in both kernels: each kernel computes queries × keys and gradients × values, and
 /// each of the three gradients takes one more.
 const PRODUCTS: f64 = 7.0;
 
-/// Throughput of these products divided by that of the library's: each multiplication waits for the loads of its tile.
-const RATE: f64 = 0.4;
+/// Throughput of these products divided by that of the library's: each multiplication waits for the loads of its tile. Seven gradients of
+/// 2048 to 16384 queries take 0.13 to 4.2 ms on an H200 (docs/measurements/2026-11-28-branches-and-hops.md).
+const RATE: f64 = 0.75;
+
+/// Exchanges that take as long as a block takes besides its tiles, 3.8 µs: blocks of packed sequences with one to four tiles take 5 to 9 µs
+/// (measured on an H200, the same page).
+const EDGE_EXCHANGES: f64 = 36.0;
 
 /// Instructions of the kernels before and behind the products: per product of two elements, per row, and per part that is added.
 const PER_PRODUCT: u64 = 6;
@@ -69,8 +74,8 @@ impl BackwardPartition {
                 matrix: Some(arithmetic),
                 alternates: true,
                 // Each load of a bias is in a branch of its own, so a thread waits for one after the other.
-                waits: 2.0 + each * (1.0 + has_bias.map_or(0.0, |_| of_thread)),
-                exchanges: 2.0 * each,
+                waits: 2.0 + searches(&self.shape) + each * (1.0 + has_bias.map_or(0.0, |_| of_thread)),
+                exchanges: EDGE_EXCHANGES + SEARCH_EXCHANGES * searches(&self.shape) + 2.0 * each,
                 tiling: Tiling {
                     flops: products / kinds.len() as f64 * scores * (widths[0] + widths[1]) as f64 / RATE,
                     ..Tiling::default()

@@ -1,0 +1,83 @@
+//! Times of a profile by which the simulated driver places its tasks, in whole ns.
+
+use crate::config::Profile;
+use crate::cost::{self, Task};
+
+use super::machine::{Time, whole};
+
+/// Times of host calls, and gaps between tasks.
+pub struct Costs {
+    pub record: Time,
+    pub wait: Time,
+    pub stamp: Time,
+    pub gap_same: Time,
+    pub gap_event: Time,
+    pub gap_wait: Time,
+    pub latency: Time,
+    pub graph_launch: Time,
+    pub graph_branch: Time,
+    pub graph_gap: Time,
+    pub graph_start: Time,
+    pub graph_cold: Time,
+    /// Number of hardware queues to which a graph assigns its branches in turn.
+    pub queues: u64,
+    /// Time between the starts of two nodes without dependencies: of one queue, and of different ones.
+    pub graph_roots: [Time; 2],
+    /// Time by which nodes start later in a process that has launched on several streams: with hot caches, and after a flush.
+    pub graph_reads: [Time; 2],
+    pub depth: u32,
+    /// Host time and task of a flush of the caches.
+    pub flush: (Time, Task),
+}
+
+impl Costs {
+    /// Reads the times of a profile.
+    pub fn new(profile: &Profile) -> Costs {
+        Costs {
+            record: whole(profile.host.record.value()),
+            wait: whole(profile.host.wait.value()),
+            stamp: whole(profile.host.stamp.value()),
+            gap_same: whole(profile.gap_same.value()),
+            gap_event: whole(profile.gap_event.value()),
+            gap_wait: whole(profile.gap_wait.value()),
+            latency: whole(profile.launch_latency.value()),
+            graph_launch: whole(profile.graph.launch.value()),
+            graph_branch: whole(profile.graph.launch_branch.value()),
+            graph_gap: whole(profile.graph.gap.value()),
+            graph_start: whole(profile.graph.start.value()),
+            graph_cold: whole(cost::cold_node(profile)),
+            queues: (profile.queues.count.value() as u64).max(1),
+            graph_roots: [0.0, profile.queues.switch.value()]
+                .map(|least| whole(profile.graph.dispatch.value().max(least))),
+            graph_reads: [&profile.cache_wait, &profile.memory_wait].map(|wait| whole(wait.value())),
+            depth: profile.host.queue_depth.value() as u32,
+            flush: (whole(profile.host.memset.value()), cost::flush(profile)),
+        }
+    }
+
+    /// Time in ns by which a graph's root node starts later than the first one. `number` is its place among the `roots` root nodes in the
+    /// order of the text. The front end launches those of one queue, and then changes to the next queue.
+    pub fn root(&self, number: u64, roots: u64) -> Time {
+        let queue = number % self.queues;
+        let before: u64 =
+            (0..queue).map(|queue| (roots - queue).div_ceil(self.queues)).sum::<u64>() + number / self.queues;
+        let [same, change] = self.graph_roots;
+        queue as Time * change + (before - queue) as Time * same
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_of_one_queue_follow_each_other() {
+        let profile = Profile::named("h200").expect("embedded");
+        let mut costs = Costs::new(&profile);
+        (costs.queues, costs.graph_roots) = (2, [10, 100]);
+        let starts = |roots: u64| (0..roots).map(|number| costs.root(number, roots)).collect::<Vec<_>>();
+        assert_eq!(starts(2), [0, 100]);
+        // The first queue has the roots 0, 2 and 4.
+        assert_eq!(starts(5), [0, 120, 10, 130, 20]);
+    }
+}
