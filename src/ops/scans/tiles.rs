@@ -78,7 +78,8 @@ impl Tiles {
         if !lines.along || lines.count >= BUSY_BLOCKS || lines.length <= block * pack * LONG {
             return None;
         }
-        let most = (BYTES / (pack * size)).min(PACKS);
+        // A total of eight bytes takes two words, which later tiles read. Fewer tiles have fewer totals.
+        let most = (BYTES * size.div_ceil(4) / (pack * size)).min(PACKS);
         let reach = lines.length + if leads { pack - 1 } else { 0 };
         // The fewest threads for which each block of a cluster has a tile.
         let held = most.min(CLUSTER_BYTES / (pack * size));

@@ -66,8 +66,11 @@ pub const SPLIT: &str = r#"  const u32 WARPS = THREADS / 32, HELD = TILE / THREA
   for (u32 k = t; k < all; k += THREADS) entries[k] = sorted[k];
 "#;
 
+/// Kernel text: a block owns consecutive rows.
+pub const CONSECUTIVE: &str = "#define ROW_AT(own) (first + (own))\n";
+
 /// Kernel text: `take_item` sets the item that the block processes next: a bucket, the columns of a chunk, and the indices of a
-/// segment.
+/// segment. `ROW_AT(own)` is the row that has this number among those of the bucket.
 pub const OWN_ROWS: &str = r#"  typedef Pack<C, V> Sum;
   const u32 WARPS = THREADS / 32, GROUPS = THREADS / LANES;
   const u32 t = threadIdx.x, lane32 = t % 32, warp = t / 32, lane = t % LANES, group = t / LANES;
@@ -89,7 +92,7 @@ pub const OWN_ROWS: &str = r#"  typedef Pack<C, V> Sum;
       for (int c = 0; c < V; c++) sums[k].at[c] = 0;
     }
   };
-  auto column_of = [&](u32 own) { return (i64)(chunk * LANES + lane) * V - LEAD(y + (first + own) * sy); };
+  auto column_of = [&](u32 own) { return (i64)(chunk * LANES + lane) * V - LEAD(y + ROW_AT(own) * sy); };
 "#;
 
 /// Kernel text: sorts the `m` positions of a round by row. A word has the counts of two rows.
@@ -500,12 +503,12 @@ pub const WRITE: &str = r#"  auto write_sums = [&]() {
       if (column >= (i64)n) continue;
       const Sum sum = sums[own * LANES + lane];
 #if SEGMENTS > 1
-      ((Sum*)partials)[(((u64)segment * rows + first + own) * CHUNKS + chunk) * LANES + lane] = sum;
+      ((Sum*)partials)[(((u64)segment * rows + ROW_AT(own)) * CHUNKS + chunk) * LANES + lane] = sum;
 #else
       Pack<E, V> v;
 #pragma unroll
       for (int c = 0; c < V; c++) store<C>(v.at[c], sum.at[c]);
-      PUT(y + (first + own) * sy, column, v);
+      PUT(y + ROW_AT(own) * sy, column, v);
 #endif
     }
   };

@@ -8,7 +8,7 @@ use super::super::layout::packs_of_rows;
 use super::super::movement::Columns;
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
 use super::super::radix::EQUALS;
-use super::bucket_kernels::{ADD, ADD_RANKED, CROWD, GROUP, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
+use super::bucket_kernels::{ADD, ADD_RANKED, CONSECUTIVE, CROWD, GROUP, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
 use super::search::{joiners, joining};
 use super::search_kernels::JOIN;
@@ -302,7 +302,7 @@ impl Buckets {
         parts.bind("heads_at", self.heads_at());
         let buckets = self.buckets();
         let before = format!(
-            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}#define ROUND {}\n#define SORTS {}\n#define COPIES {}\n#define OWN_BITS {}\n\
+            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}{CONSECUTIVE}#define ROUND {}\n#define SORTS {}\n#define COPIES {}\n#define OWN_BITS {}\n\
              #define BUCKETS_BITS {}\n#define CROWD {CROWD}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n#define BUCKETS {buckets}u\n#define TILE {}\n#define TILES {}u\n#define SEGMENTS {}u\n\
              #define PART {}u\n#define HEAVY {}u\n#define HEADS {}u\n#define RECORDS {}u\n#define JOINED {JOINED}u\n#define SHARED_AT {}ull\n\
              #define EACH {EACH}\n#define AHEAD {}\n#define JOINERS {}u\n{}",

@@ -6,6 +6,7 @@ use super::direct::Direct;
 use super::lists::Lists;
 use super::runs::Runs;
 use super::search::Search;
+use super::spread::Spread;
 use super::sweep::Sweep;
 use super::*;
 
@@ -28,6 +29,8 @@ pub enum Finder {
     Sweep(Sweep),
     /// Blocks search all indices for the terms of their rows.
     Search(Search),
+    /// Blocks list the terms of rows spread over the output, and divide them among threads.
+    Spread(Spread),
     /// Blocks add the terms of consecutive rows, which they find in tiles of sorted positions.
     Buckets(Buckets),
     /// Kernels make a list of the terms of each row, and add them.
@@ -75,6 +78,7 @@ impl Finder {
             .or_else(|| runs.filter(|_| instead_of_search).map(Finder::Runs))
             .or_else(|| search.filter(is_fast).map(Finder::Search))
             .or_else(|| runs.filter(|_| instead_of_lists).map(Finder::Runs))
+            .or_else(|| Spread::of(spec, columns).map(Finder::Spread))
             .or_else(|| Lists::of(spec, columns).map(Finder::Lists))
             .or_else(|| search.map(Finder::Search))
             // Each block that shares a row would group the same positions.
@@ -89,6 +93,7 @@ impl Finder {
             Finder::Direct(direct) => direct.launch_costs(spec),
             Finder::Sweep(sweep) => sweep.launch_costs(spec),
             Finder::Search(search) => search.launch_costs(spec),
+            Finder::Spread(spread) => spread.launch_costs(spec),
             Finder::Lists(lists) => lists.launch_costs(spec),
             Finder::Runs(runs) => runs.launch_costs(spec),
             Finder::Buckets(buckets) => buckets.launch_costs(spec),
@@ -102,6 +107,7 @@ impl Finder {
             Finder::Direct(direct) => Some(direct.launches(spec, columns)),
             Finder::Sweep(sweep) => Some(sweep.launches(spec, columns)),
             Finder::Search(search) => Some(search.launches(spec, columns)),
+            Finder::Spread(spread) => Some(spread.launches(spec, columns)),
             Finder::Lists(lists) => Some(lists.launches(spec, columns)),
             Finder::Runs(runs) => Some(runs.launches(spec, columns)),
             Finder::Buckets(buckets) => Some(buckets.launches(spec, columns)),
@@ -128,6 +134,9 @@ mod tests {
         assert!(matches!(finder(DType::F32, 73, 58, 1550), Finder::Sweep(_)));
         assert!(matches!(finder(DType::F16, 3762, 2, 81_433), Finder::Sweep(_)));
         assert!(matches!(finder(DType::F32, 856, 4096, 1232), Finder::Lists(_)));
+        // Narrow rows that indices name by Zipf's law.
+        assert!(matches!(finder(DType::F32, 6841, 55, 2000), Finder::Spread(_)));
+        assert!(matches!(finder(DType::F32, 23_939, 16, 3000), Finder::Spread(_)));
         // Wide rows that indices name by Zipf's law.
         assert!(matches!(finder(DType::BF16, 3423, 4472, 12888), Finder::Runs(_)));
         assert!(matches!(finder(DType::F32, 87_196, 125, 4096), Finder::Runs(_)));

@@ -8,6 +8,7 @@ mod lists;
 mod runs;
 mod search;
 mod search_kernels;
+mod spread;
 mod sweep;
 
 use super::ball::Precision;

@@ -8,7 +8,7 @@ use super::super::layout::packs_of_rows;
 use super::super::movement::Columns;
 use super::super::occupancy::{SECTOR, UNITS, WARP, sectors_of, share_with};
 use super::super::radix::EQUALS;
-use super::bucket_kernels::{ADD_RANKED, CROWD, OWN_ROWS, WRITE};
+use super::bucket_kernels::{ADD_RANKED, CONSECUTIVE, CROWD, OWN_ROWS, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
 use super::search_kernels::OWN_ROW;
 use super::*;
@@ -152,7 +152,7 @@ impl Sweep {
         let parts = Parts::of(spec, columns, 0, 0);
         let threads = self.threads;
         let before = format!(
-            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}{OWN_ROW}#define ROUND {}u\n#define COPIES {}\n#define OWN_BITS {}\n#define CROWD {CROWD}\n\
+            "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}{OWN_ROW}{CONSECUTIVE}#define ROUND {}u\n#define COPIES {}\n#define OWN_BITS {}\n#define CROWD {CROWD}\n\
              #define LANES {}\n#define CHUNKS 1\n#define OWN {}u\n#define SEGMENTS 1\n#define COUNT {}u\n#define EACH {}\n#define AHEAD {AHEAD}\n{}\
              #undef BOUNDS\n#define BOUNDS __launch_bounds__({threads}, {})\n#define THREADS {threads}u\n",
             c_type(spec.inputs[1].dtype),
