@@ -1,40 +1,50 @@
 //! Estimated times of a grouped product by its tiling, from which [`Tiling::of`] chooses.
 //!
-//! The constants follow from 16-bit products on an H100 (docs/measurements/2026-11-26-products.md). The sizes of the groups are
-//! known only at run time, so that a tiling is chosen by its times for groups of equal sizes and for those of a random division.
+//! The constants follow from 16-bit products on an H200 (docs/measurements/2026-11-28-blocks-that-exchange-sums.md). The sizes of the
+//! groups are known only at run time, so that a tiling is chosen by its times for groups of equal sizes and for those of a random division.
 
-use super::super::super::occupancy::SECTOR;
-use super::kernel::{DEPTH, Tiling};
+use super::super::super::occupancy::{SECTOR, UNITS};
+use super::kernel::Tiling;
 use super::lengths::Lengths;
+use super::tiles::DEPTH;
 use super::*;
 
 /// Clock cycles of an SM per ns while all matrix units are busy.
-const CYCLES: f64 = 1.65;
+const CYCLES: f64 = 1.75;
 
 /// Products of two 16-bit numbers that the matrix units of an SM add in a cycle: an instruction for 64 × 256 sums of 16
 /// terms takes 128 cycles.
 const PRODUCTS: f64 = 2048.0;
 
+/// Bytes that the shared memory of an SM transfers in a cycle: a row of a box.
+const SHARED_ROW: u64 = 128;
+
 /// Cycles that an SM takes to read 128 bytes, a row of a box, from the L2 cache while all SMs read.
-const ROW_CYCLES: f64 = 3.3;
-/// Mean time of a row of a box whose rows begin at any 16 bytes, relative to one that begins at a sector: half of them touch five sectors
-/// instead of four.
-const UNALIGNED_ROW: f64 = 1.125;
+const ROW_CYCLES: f64 = 2.4;
+/// Mean time of a row of a box whose rows begin at any 16 bytes, relative to one that begins at a sector: it can be in two lines of the
+/// cache.
+const UNALIGNED_ROW: f64 = 1.3;
+/// Exponent of the sum of the cycles of copies and of products: each hides nearly all of the other if it takes much longer.
+const SUM_EXPONENT: f64 = 5.0;
+/// Cycles of a step in which neither is in progress.
+const STEP_CYCLES: f64 = 35.0;
 
-/// Cycles that a line takes to arrive at an SM, even if another block of the cluster has read it.
-const ARRIVAL_CYCLES: f64 = 2.0;
+/// Time in ns from the start of a block's first copies until it multiplies at the rate of its steps.
+const FILL: f64 = 1300.0;
 
-/// Fraction of the shorter of two overlapping times, such as of copies and of arithmetic, that the longer one does not
-/// hide.
-const NOT_HIDDEN: f64 = 0.25;
+/// Fraction of the shorter of two times, of the blocks and of the memory, that the longer one does not hide.
+const NOT_HIDDEN: f64 = 0.48;
 
-/// Bytes of results that an SM writes per ns.
+/// Bytes of results that an SM writes per ns: by tensor maps of whole matrices, by threads in tiles that tensor maps copy, and by threads
+/// of one of two blocks.
+const WRITTEN_BY_MAPS: f64 = 80.0;
+const WRITTEN_BY_THREADS: f64 = 33.0;
 const WRITTEN: f64 = 75.0;
 /// Minimum time in ns from the last products of a tile until its results are written, in which a block multiplies nothing.
-const MIN_WRITE: f64 = 400.0;
+const MIN_WRITE: f64 = 700.0;
 
 /// Bytes that the device reads from its memory, or writes, per ns.
-const BANDWIDTH: f64 = 2500.0;
+const BANDWIDTH: f64 = 4000.0;
 
 /// Time in ns of launching the kernel that adds the parts of tiles.
 const JOIN_LAUNCH: u64 = 6000;
@@ -45,7 +55,12 @@ const IDLE_JOIN: u64 = 4400;
 const JOIN_KIB: u64 = 1;
 
 /// Additional time in ns of launching a kernel with clusters of several blocks.
-const CLUSTER_LAUNCH: f64 = 2500.0;
+const CLUSTER_LAUNCH: f64 = 400.0;
+
+/// Time in ns in which the blocks of a cluster wait for each other before and after they exchange sums.
+const EXCHANGE: f64 = 1000.0;
+/// Bytes of sums that a block sends to others of its cluster per ns.
+const EXCHANGED: f64 = 20.0;
 
 /// Number of rounds of tiles from which idle blocks in the last round do not justify a second kernel.
 const ROUNDS: u64 = 8;
@@ -74,14 +89,24 @@ impl Tiling {
         // Boxes beyond the last column are not copied.
         let across = self.shape.columns.div_ceil(self.columns);
         let columns = self.shape.columns.div_ceil(across).next_multiple_of(DEPTH).min(self.columns);
-        let [row_a, row_b] = [0, 1].map(|factor: usize| row_time(&self.sources[factor].tensor));
-        let read = self.rows as f64 / cluster_columns as f64 * row_a + columns as f64 / cluster_rows as f64 * row_b;
-        // Blocks share deep tiles, so that all SMs are busy.
-        let busy =
-            if self.depth_steps() >= DEEP { 1.0 } else { (self.tiles() as f64 / self.at_once() as f64).min(1.0) };
-        let copies = (read * ROW_CYCLES * busy).max((self.rows + columns) as f64 * ARRIVAL_CYCLES);
+        let read = [(0, self.rows, self.rows, cluster_columns), (1, self.columns, columns, cluster_rows)];
+        let read = read.into_iter().map(|(factor, tile, length, blocks)| {
+            let tensor = &self.sources[factor].tensor;
+            // Blocks that copy halves of boxes for each other take as long as those that copy whole ones for themselves.
+            let shares = self.lies_along_depth[factor] || (tile / DEPTH).is_multiple_of(blocks);
+            row_time(tensor) * length as f64 / if shares { blocks as f64 } else { 1.0 }
+        });
+        // An SM reads more in a cycle if fewer of them read. Blocks that share deep tiles are on all SMs.
+        let is_busy = self.splits && self.depth_steps() >= DEEP;
+        let blocks = self.tiles() * self.together();
+        let busy = if is_busy { 1.0 } else { (blocks as f64 / UNITS as f64).min(1.0) };
+        let copies = read.sum::<f64>() * ROW_CYCLES * busy.sqrt();
         let arithmetic = (self.rows * self.columns * DEPTH) as f64 / PRODUCTS;
-        (overlapped(copies, arithmetic) / CYCLES) as u64
+        // An instruction reads its 64 rows and all columns of 16 terms, and copies write each row of a box.
+        let of_instructions = self.rows / 64 * (DEPTH / 16) * (64 + self.columns) * 16 * 2 / SHARED_ROW;
+        let products = arithmetic.max((of_instructions + self.rows + self.columns) as f64);
+        let both = (copies.powf(SUM_EXPONENT) + products.powf(SUM_EXPONENT)).powf(1.0 / SUM_EXPONENT);
+        ((both + STEP_CYCLES) / CYCLES) as u64
     }
 
     /// Returns the time in ns of a product of groups of these lengths that reads and writes this many bytes in all, with the kernel that
@@ -95,11 +120,28 @@ impl Tiling {
     /// Returns the time in ns of the product's kernel, whose blocks have at most this many steps.
     pub(super) fn time_of(&self, steps: u64, bytes: u64, lengths: &Lengths) -> f64 {
         let of_tile = self.rows.min(self.shape.rows) * self.columns.min(self.shape.columns) * self.resident;
-        let write = ((2 * of_tile) as f64 / WRITTEN / self.resident as f64).max(MIN_WRITE);
+        let written = match (self.cluster.is_some(), self.shape.in_depth) {
+            (true, true) => WRITTEN_BY_MAPS,
+            (true, false) => WRITTEN_BY_THREADS,
+            (false, _) => WRITTEN,
+        };
+        let write = ((2 * of_tile) as f64 / written / self.resident as f64).max(MIN_WRITE) / self.depth_parts as f64;
         let rounds = self.tiles_of(lengths).div_ceil(self.at_once());
-        let computed = (steps * self.step) as f64 + rounds as f64 * write;
+        let computed = FILL + (steps * self.step) as f64 + rounds as f64 * write;
         let launch = if self.together() > 1 { CLUSTER_LAUNCH } else { 0.0 };
-        overlapped(computed, bytes as f64 / BANDWIDTH) + launch
+        let exchange = match self.depth_parts {
+            1 => 0.0,
+            parts => {
+                let sent = (4 * self.rows * self.columns * (parts - 1)) as f64 / parts as f64;
+                rounds as f64 * (EXCHANGE + sent / EXCHANGED)
+            }
+        };
+        overlapped(computed, bytes as f64 / BANDWIDTH) + launch + exchange
+    }
+
+    /// Number of steps of a block for this depth of a tile.
+    fn own_steps(&self, depth: u64) -> u64 {
+        depth.div_ceil(DEPTH).div_ceil(self.depth_parts).max(1)
     }
 
     /// Number of steps of the depth of a tile.
@@ -134,8 +176,8 @@ impl Tiling {
         let at_once = self.at_once();
         // Number of steps of a tile, and number of tiles that have as many.
         let runs: Vec<(u64, u64)> = match self.shape.in_depth {
-            true => lengths.iter().map(|run| (run.0.div_ceil(DEPTH).max(1), self.tiles_of(&[*run]))).collect(),
-            false => vec![(self.shape.depth.div_ceil(DEPTH).max(1), self.tiles_of(lengths))],
+            true => lengths.iter().map(|run| (self.own_steps(run.0), self.tiles_of(&[*run]))).collect(),
+            false => vec![(self.own_steps(self.shape.depth), self.tiles_of(lengths))],
         };
         let all_steps: u64 = runs.iter().map(|(steps, count)| steps * count).sum();
         let (even, full_rounds) = (all_steps / at_once, self.tiles_of(lengths) / at_once);
