@@ -138,12 +138,12 @@ impl Tiling {
             ..with(rows, columns, threads, row_warps, stages, resident)
         };
         let timed = |step, tiling| Tiling { step, ..tiling };
-        // Times of steps on an H100 (docs/measurements/2026-11-26-products.md), shortened by the ratio of an H200's clock rate to the H100's.
+        // Times of steps on an H100 (docs/measurements/2026-11-26-products.md); that of the second is an estimate from an H200.
         let copied = [
-            timed(1320, with(192, 256, 384, 3, 4, 1)),
-            timed(900, with(128, 256, 256, 2, 4, 1)),
-            timed(1040, with(128, 128, 256, 2, 3, 2)),
-            timed(640, with(64, 128, 128, 2, 4, 2)),
+            timed(1400, with(192, 256, 384, 3, 4, 1)),
+            timed(960, with(128, 256, 256, 2, 4, 1)),
+            timed(1100, with(128, 128, 256, 2, 3, 2)),
+            timed(680, with(64, 128, 128, 2, 4, 2)),
         ];
         let mapped = mapped_tiles(spec.attrs.bool("transpose_b")).map(|(rows, columns, cluster)| {
             let (threads, ..) = tile_threads(rows);
@@ -186,13 +186,15 @@ impl Tiling {
         self.cluster.map_or(1, |[rows, columns]| rows * columns) * self.depth_parts
     }
 
-    /// Whether the stages in shared memory hold the sums that the other blocks of the cluster send to a block.
+    /// Whether each block of a cluster that divides the depth has enough steps, and the stages in its shared memory hold the sums that the
+    /// others send to it.
     fn can_exchange(&self) -> bool {
         let warps = self.threads / WARP;
         // A piece has 16 rows and 32 columns.
         let pieces = self.rows * self.columns / (512 * warps);
         let received = (self.depth_parts - 1) * warps * pieces.div_ceil(self.depth_parts) * 2048;
-        received <= self.stages_bytes(self.stages, [false; 2])
+        let has_steps = self.depth_parts == 1 || self.depth_steps() >= self.depth_parts * MIN_STEPS;
+        has_steps && received <= self.stages_bytes(self.stages, [false; 2])
     }
 
     /// Rows and columns that a cluster computes at once.
