@@ -65,7 +65,7 @@ const MIN_STEPS: u64 = 4;
 pub const MIN_STEPS_OF_PARTS: u64 = 12;
 
 /// Time in ns of a step of tiles of [`SMALL_ROWS`] rows.
-const SMALL_STEP: u64 = 380;
+const SMALL_STEP: u64 = 400;
 /// Maximum number of whole tiles of a block that takes them from a list.
 const MAX_OWN: u64 = 64;
 /// Time in ns of assigning the tiles of a group to blocks: 26 µs for 34 groups on an H200 (docs/measurements/2026-11-28-lists-of-tiles.md).
