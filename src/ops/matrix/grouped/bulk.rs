@@ -11,6 +11,7 @@
 /// - `prefetch_map(map)`: loads a tensor map into the cache.
 /// - `copy_box<TO_ALL>(map, to, barrier, x, y, z)`: copies a box to shared memory and signals the barrier; with `TO_ALL`, in all
 ///   blocks of the cluster. Elements outside of the tensor are zero.
+/// - `exchange(stages, sum)`: adds the sums of blocks of a cluster that divide the depth of a tile, through the stages in shared memory.
 pub const COPIES: &str = r#"
 struct alignas(64) TensorMap { u64 words[16]; };
 #if BULK
@@ -72,6 +73,55 @@ template <int COUNT, bool ROWS> __device__ inline void keep_terms(u16* boxes, u3
     *(Pack<u16, 8>*)(boxes + i * 8) = pack;
   }
 }
+#if DEPTH_PARTS > 1
+// Number of tiles of 16 columns in a piece: sums of a warp that a block of the cluster adds up for all blocks. Number of pieces of a
+// warp, and of those that a block adds up at most.
+#define PIECE (NT % 2 == 0 ? 2 : 1)
+#define PIECES (MT * NT / PIECE)
+#define OWN_PIECES ((PIECES + DEPTH_PARTS - 1) / DEPTH_PARTS)
+static_assert((DEPTH_PARTS - 1) * WARPS * OWN_PIECES * PIECE * 1024 <= STAGES * STAGE * 2, "the stages hold the pieces of all other blocks");
+// Returns the block of the cluster that adds up a piece of the sums of a warp.
+__device__ inline u32 owner_of(u32 piece) { return (piece + threadIdx.x / LANES) % DEPTH_PARTS; }
+// Returns the memory of a piece that another block has sent. The senders `0..DEPTH_PARTS - 1` are the blocks before and behind the owner.
+__device__ inline Pack<f32, 4>* piece_from(u16* stages, u32 sender, u32 piece) {
+  return (Pack<f32, 4>*)stages + ((sender * WARPS + threadIdx.x / LANES) * OWN_PIECES + piece / DEPTH_PARTS) * (PIECE * LANE_ROWS * LANES) + lane_of();
+}
+// Adds the sums of all blocks of the cluster, in the order of the depth. Each block gets the totals of the pieces that it owns. The stages
+// are free again when all threads of the block have passed the next barrier.
+__device__ inline void exchange(u16* stages, Sums (&sum)[MT][NT]) {
+  u32 own = blockIdx.x % DEPTH_PARTS;
+  // After this, each block has multiplied, so that its stages are free.
+  cluster_sync();
+  EACH(m, MT) EACH(n, NT / PIECE) {
+    u32 piece = m * (NT / PIECE) + n, owner = owner_of(piece), to;
+    if (owner == own) continue;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(shared_address(piece_from(stages, own - (own > owner), piece))), "r"(owner));
+    EACH(i, PIECE) EACH(h, LANE_ROWS) {
+      const auto& four = sum[m][n * PIECE + i].at[h];
+      asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};"
+        :: "r"(to + (i * LANE_ROWS + h) * LANES * 16), "f"(four[0]), "f"(four[1]), "f"(four[2]), "f"(four[3]) : "memory");
+    }
+  }
+  cluster_sync();
+  EACH(m, MT) EACH(n, NT / PIECE) {
+    u32 piece = m * (NT / PIECE) + n;
+    if (owner_of(piece) != own) continue;
+    EACH(i, PIECE) EACH(h, LANE_ROWS) {
+      auto& sums = sum[m][n * PIECE + i].at[h];
+      f32 total[4] = {};
+      EACH(part, DEPTH_PARTS) {
+        Pack<f32, 4> four;
+        if (part == own) EACH(e, 4) four.at[e] = sums[e];
+        else four = piece_from(stages, part - (part > own), piece)[(i * LANE_ROWS + h) * LANES];
+        EACH(e, 4) total[e] += four.at[e];
+      }
+      EACH(e, 4) sums[e] = total[e];
+    }
+  }
+  // The next copies to the stages are not ordered with these accesses otherwise.
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+#endif
 #if MAPS_C
 // Waits until at most `LEFT` of this thread's copies from shared memory still read it.
 template <int LEFT> __device__ inline void wait_for_reads() { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(LEFT) : "memory"); }
@@ -130,11 +180,11 @@ pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
 #else
   const Schedule& shares = schedule;
 #endif
-  u32 own_row = blockIdx.x % CLUSTER / CLUSTER_COLUMNS, own_column = blockIdx.x % CLUSTER_COLUMNS;
+  u32 own_row = blockIdx.x % SHARERS / CLUSTER_COLUMNS, own_column = blockIdx.x % CLUSTER_COLUMNS;
   if (threadIdx.x == 0) {
     EACH(stage, STAGES) {
       init_barrier(full + stage, 1);
-      init_barrier(empty + stage, CLUSTER * WARPS);
+      init_barrier(empty + stage, SHARERS * WARPS);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
@@ -149,13 +199,13 @@ pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
 #if COPIERS == 128
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(COPIER_REGISTERS));
 #endif
-    if (threadIdx.x == THREADS) {
+    if (threadIdx.x == THREADS || DEPTH_PARTS > 1) {
       while (work.next(schedule, shares, rows, depth)) {
         const Place& place = work.place;
         u32 row = place.row + own_row * BM, column = place.column + own_column * BN, group = IN_DEPTH ? 0 : place.group;
         // Nothing behind the group's rows or behind the last column is copied: no result depends on it.
         u32 copies_a = copies_of(left_of(place.row_end, row), BM, EXTENT_A), copies_b = copies_of(left_of(columns, column), BN, EXTENT_B);
-        for (u32 step = 0; step < work.steps; step++) {
+        for (u32 step = 0; step < work.steps && threadIdx.x == THREADS; step++) {
           u32 k = place.depth + step * BK;
           u16* to = stages + stage * STAGE;
           wait_for_phase(empty + stage, parity ^ 1);
@@ -164,6 +214,16 @@ pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
           copy_tile<CLUSTER_ROWS, BN, EXTENT_B, TURNED_B>(map_b, to + BM * BK, full + stage, column, k, group, copies_b, own_row);
           next_stage();
         }
+#if DEPTH_PARTS > 1
+        // The blocks exchange sums in the stages before the next tile is copied to them.
+        __syncwarp();
+        if (work.tile_steps > 0) {
+          cluster_sync();
+          cluster_sync();
+          __syncthreads();
+          asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        }
+#endif
       }
     }
   } else {
@@ -172,7 +232,7 @@ pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
 #endif
     O* room = rooms + threadIdx.x / LANES * RESULTS_ROOM;
     u32 turn = 0;
-    auto release = [&](u32 stage) { arrive(empty + stage, lane_of(), lane_of() < CLUSTER); };
+    auto release = [&](u32 stage) { arrive(empty + stage, DEPTH_PARTS > 1 ? blockIdx.x % CLUSTER : lane_of(), lane_of() < SHARERS); };
     while (work.next(schedule, shares, rows, depth)) {
       Place place = work.place;
       place.row += own_row * BM, place.column += own_column * BN;
@@ -210,6 +270,18 @@ pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
       }
       multiply_wait<0>();
       if (work.steps > 0) release(before);
+#if DEPTH_PARTS > 1
+      if (work.tile_steps > 0) {
+        exchange(stages, sum);
+        __syncthreads();
+        EACH(m, MT) EACH(n, NT / PIECE) {
+          if (owner_of(m * (NT / PIECE) + n) == blockIdx.x % DEPTH_PARTS)
+            store_chunk<PIECE>(c, sc, place, columns, threadIdx.x / LANES, m, n * PIECE, sum[m] + n * PIECE, room, true, true);
+        }
+        continue;
+      }
+      if (blockIdx.x % DEPTH_PARTS > 0) continue;
+#endif
 #if SPLIT
       if (!work.part.is_whole()) {
         if (threadIdx.x == 0 && work.begins_shared()) *own_shared = {place, work.others};

@@ -3,10 +3,11 @@
 use super::super::super::kernel::{bounds, c_type, kernel, launch, param, u32_param, u64_param};
 use super::super::super::layout::in_packs;
 use super::super::super::mma;
-use super::super::super::occupancy::{RESERVED_SHARED, UNIT_REGISTERS, UNIT_SHARED, UNITS, WARP};
+use super::super::super::occupancy::{RESERVED_SHARED, UNIT_SHARED, UNITS, WARP};
 use super::super::super::warpgroups;
 use super::super::align::{Source, tensor_map};
 use super::lengths::{Lengths, equal_lengths, random_lengths};
+use super::tiles::{DEPTH, mapped_tiles, row_warps, tile_threads};
 use super::*;
 
 /// Division of a grouped product into tiles. A block computes one tile at a time until no tile is left (a persistent
@@ -28,6 +29,8 @@ pub struct Tiling {
     pub(super) resident: u64,
     /// The two factors as the product reads them.
     pub(super) sources: [Source; 2],
+    /// Whether the rows in memory of each factor lie along the depth.
+    pub(super) lies_along_depth: [bool; 2],
     /// Number of blocks of a cluster along the rows and along the columns, if blocks copy by tensor maps on a device
     /// that can; `None` if all threads copy.
     pub(super) cluster: Option<[u64; 2]>,
@@ -37,18 +40,11 @@ pub struct Tiling {
     by_units: bool,
     /// Whether blocks may share the depth of tiles. The kernel decides at run time, from the sizes of the groups.
     pub(super) splits: bool,
+    /// Number of blocks of a cluster that divide the depth of each tile, and exchange their sums; 1 if a block has the whole depth.
+    pub(super) depth_parts: u64,
     /// Lengths of the groups, for costs only: of equal groups if they are not known.
     lengths: Lengths,
 }
-
-/// Number of terms of a stage; also the extent of a box of a tensor map in both directions, in elements.
-pub const DEPTH: u64 = 64;
-
-/// Blocks that copy by tensor maps: number of threads that multiply; number of further threads, one of which copies;
-/// registers of a thread of each kind. Blocks whose further threads are a warpgroup move registers from these to the
-/// threads that multiply.
-const GROUPS_OF_THREADS: [(u64, u64, [u64; 2]); 3] =
-    [(128, 32, [248, 248]), (256, 128, [224, 56]), (384, 128, [152, 56])];
 
 /// Bytes of shared memory for the results of a warp, if a block copies factors by tensor maps.
 const WARP_RESULTS: u64 = 16 * 176;
@@ -87,11 +83,9 @@ const SHIFTING: f64 = 2.5e-15;
 /// Bytes of shared memory for all stages of a block that copies by tensor maps.
 const STAGES_BYTES: u64 = 200 << 10;
 
-/// Maximum number of columns of a tile: that of a `wgmma` instruction.
-const MAX_COLUMNS: u64 = 256;
-
-/// Number of registers of a thread for other values than its sums.
-const OTHER_REGISTERS: u64 = 28;
+/// Number of SMs that clusters of four or eight blocks occupy at the same time: on an H200, not all of 16 clusters of eight did
+/// (docs/measurements/2026-11-28-blocks-that-exchange-sums.md).
+const LARGE_CLUSTER_UNITS: u64 = 112;
 
 /// Number of blocks that add the parts of tiles.
 const JOINERS: u64 = 2 * UNITS;
@@ -118,7 +112,9 @@ impl Tiling {
             stages,
             resident,
             sources: [0, 1].map(|operand| Source::given(operand, &spec.inputs[usize::from(operand)])),
+            lies_along_depth: [!spec.attrs.bool("transpose_a"), spec.attrs.bool("transpose_b")],
             cluster: None,
+            depth_parts: 1,
             step: 1,
             by_units: true,
             splits: false,
@@ -153,28 +149,52 @@ impl Tiling {
             let (threads, ..) = tile_threads(rows);
             let stages = STAGES_BYTES / (2 * DEPTH * (rows + columns));
             let row_warps = row_warps(rows, columns, threads / WARP);
-            let tiling = Tiling { cluster: Some(cluster), ..with(rows, columns, threads, row_warps, stages, 1) };
-            Tiling { step: tiling.mapped_step(), ..tiling }
+            Tiling { cluster: Some(cluster), ..with(rows, columns, threads, row_warps, stages, 1) }
+        });
+        // Blocks without common rows or columns can divide the depth of a tile instead.
+        let mapped = mapped.flat_map(|tiling| {
+            let parts = if tiling.together() > 1 { &[1][..] } else { &[1, 2, 4, 8] };
+            parts.iter().map(move |&depth_parts| {
+                let tiling = Tiling { depth_parts, ..tiling.clone() };
+                Tiling { step: tiling.mapped_step(), ..tiling }
+            })
         });
         let fits = |tiling: &Tiling| {
             let has_room = tiling.rows < 192 || shape.groups <= FEW_GROUPS;
             let is_copied = !may_be_small && (!can_map || tiling.is_shallow());
-            has_room && if tiling.cluster.is_some() { can_map } else { is_copied }
+            has_room && tiling.can_exchange() && if tiling.cluster.is_some() { can_map } else { is_copied }
         };
         let others = copied.into_iter().chain(mapped).filter(fits);
         let divisions = [equal_lengths(&shape), random_lengths(&shape)];
         // The product of the times, since a division of short groups matters as much as one of long groups.
         let timed = |tiling: Tiling| (divisions.iter().map(|lengths| tiling.time(bytes, lengths)).product(), tiling);
         let all = may_be_small.then_some(small).into_iter().chain(others);
-        let shared = |tiling: &Tiling| tiling.has_few_rounds().then(|| Tiling { splits: true, ..tiling.clone() });
+        let shared = |tiling: &Tiling| (tiling.depth_parts == 1 && tiling.has_few_rounds()).then(|| tiling.sharing());
         let all = all.flat_map(|tiling| [shared(&tiling), Some(tiling)]).flatten().map(timed);
         let best = all.min_by(|a: &(f64, Tiling), b| a.0.total_cmp(&b.0));
         best.expect("tiles of all threads fit where no others do").1
     }
 
+    /// Returns the tiling with blocks that may share the depth of tiles.
+    fn sharing(&self) -> Tiling {
+        let tiling = Tiling { splits: true, ..self.clone() };
+        if tiling.cluster.is_some() { Tiling { step: tiling.mapped_step(), ..tiling } } else { tiling }
+    }
+
     /// Number of blocks of a cluster; 1 without clusters.
     pub(super) fn together(&self) -> u64 {
-        self.cluster.map_or(1, |[rows, columns]| rows * columns)
+        self.cluster.map_or(1, |[rows, columns]| rows * columns) * self.depth_parts
+    }
+
+    /// Whether each block of a cluster that divides the depth has enough steps, and the stages in its shared memory hold the sums that the
+    /// others send to it.
+    fn can_exchange(&self) -> bool {
+        let warps = self.threads / WARP;
+        // A piece has 16 rows and 32 columns.
+        let pieces = self.rows * self.columns / (512 * warps);
+        let received = (self.depth_parts - 1) * warps * pieces.div_ceil(self.depth_parts) * 2048;
+        let has_steps = self.depth_parts == 1 || self.depth_steps() >= self.depth_parts * MIN_STEPS;
+        has_steps && received <= self.stages_bytes(self.stages, [false; 2])
     }
 
     /// Rows and columns that a cluster computes at once.
@@ -186,7 +206,8 @@ impl Tiling {
     /// Number of tiles that the resident blocks of the device compute at the same time; the tiles of a cluster count as
     /// one.
     pub(super) fn at_once(&self) -> u64 {
-        UNITS * self.resident / self.together()
+        let units = if self.together() > 2 { LARGE_CLUSTER_UNITS } else { UNITS };
+        units * self.resident / self.together()
     }
 
     /// Bytes of the workspace: copies of factors, partial sums of shared tiles, two for each block, and the tiles'
@@ -343,6 +364,9 @@ impl Tiling {
     pub fn implementation(&self) -> Option<&'static str> {
         let copies = self.sources.iter().any(|source| source.offset.is_some());
         match (copies, self.splits) {
+            (false, false) if self.depth_parts > 1 => {
+                Some("blocks of a cluster divide the depth of tiles, and exchange their sums")
+            }
             (false, false) => None,
             (false, true) => Some("blocks may share the depth of tiles, and a second kernel adds up the parts"),
             (true, false) => Some("kernels first copy factors whose rows are not aligned to 16 bytes"),
@@ -382,7 +406,7 @@ impl Tiling {
         let block = self.threads + copiers;
         let cluster = self.cluster.unwrap_or([1, 1]);
         let types = format!(
-            "#undef BOUNDS\n#define BOUNDS CLUSTER_BOUNDS __launch_bounds__({}, {})\n#define MAPS {}\n#define CLUSTER_ROWS {}\n#define CLUSTER_COLUMNS {}\n#define COPIERS {copiers}\n#define REGISTERS {}\n#define COPIER_REGISTERS {}\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
+            "#undef BOUNDS\n#define BOUNDS CLUSTER_BOUNDS __launch_bounds__({}, {})\n#define MAPS {}\n#define CLUSTER_ROWS {}\n#define CLUSTER_COLUMNS {}\n#define DEPTH_PARTS {}\n#define COPIERS {copiers}\n#define REGISTERS {}\n#define COPIER_REGISTERS {}\ntypedef {} T;\ntypedef {} O;\ntypedef {} I;\n\
              typedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n#define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n#define ALONG_A {}\n#define ALONG_B {}\n\
              #define MAX_GROUPS {MAX_GROUPS}\n",
             block,
@@ -390,6 +414,7 @@ impl Tiling {
             u32::from(self.cluster.is_some()),
             cluster[0],
             cluster[1],
+            self.depth_parts,
             registers[0],
             registers[1],
             c_type(a.dtype),
@@ -422,7 +447,7 @@ impl Tiling {
         // Groups of rows end anywhere, and the last rows of a tile would be those of another group.
         // A box with the swizzle of 128 bytes has rows of 128 bytes.
         let has_boxes = self.cluster.is_some() && self.columns.is_multiple_of(DEPTH);
-        let maps_c = in_depth && has_boxes && packs_c && c.dtype.size() == 2;
+        let maps_c = in_depth && has_boxes && packs_c && c.dtype.size() == 2 && self.depth_parts == 1;
         let before = format!(
             "{}{types}#define MAPS_C {}\n#define ROOMS {}\n#define PACKS_A {}\n#define PACKS_B {}\n#define LIES_A {}\n#define LIES_B {}\n#define PACKS_C {}\n#define MIN_STEPS {}\n\
              #define JOIN_LAUNCH_STEPS {}\n#define JOIN_STEPS {}\n#define AT_ONCE {}\n#define MAX_OWN {MAX_OWN}\n#define ASSIGNMENT_STEPS {}\n\
@@ -498,51 +523,6 @@ impl Tiling {
     }
 }
 
-/// Returns the rows and columns of the tiles that blocks copy by tensor maps, and of their clusters.
-///
-/// Columns of `b` that lie along the depth are copied in any multiple of 32, others in multiples of a box.
-fn mapped_tiles(turned_b: bool) -> impl Iterator<Item = (u64, u64, [u64; 2])> {
-    let step = if turned_b { DEPTH / 2 } else { DEPTH };
-    let rows = (1..=4).map(|boxes| boxes * DEPTH);
-    let tiles =
-        rows.flat_map(move |rows| (DEPTH..=MAX_COLUMNS).step_by(step as usize).map(move |columns| (rows, columns)));
-    let fits = |&(rows, columns): &(u64, u64)| {
-        let (threads, copiers, [registers, _]) = tile_threads(rows);
-        // The compiler needs the registers of an instruction, of 64 rows, in each thread of the block.
-        let of_instruction = DEPTH * columns / 128 + OTHER_REGISTERS;
-        of_instruction <= UNIT_REGISTERS / (threads + copiers)
-            && rows * columns / threads + OTHER_REGISTERS <= registers
-    };
-    let clusters = |(rows, columns): (u64, u64)| {
-        let count = if rows.min(columns) >= 2 * DEPTH { 3 } else { 1 };
-        [[1, 1], [2, 1], [1, 2]].into_iter().take(count).map(move |cluster| (rows, columns, cluster))
-    };
-    tiles.filter(fits).flat_map(clusters)
-}
-
-/// Returns the threads of a block for tiles of this many rows: a warpgroup multiplies 64 or 128 of them.
-fn tile_threads(rows: u64) -> (u64, u64, [u64; 2]) {
-    GROUPS_OF_THREADS[match rows {
-        DEPTH => 0,
-        192 => 2,
-        _ => 1,
-    }]
-}
-
-/// Returns the maximum number of warps that share the rows of a tile on devices without `wgmma`. All warps have equal parts, of pairs
-/// of 16 columns, also if a warp has twice the threads.
-fn row_warps(rows: u64, columns: u64, warps: u64) -> u64 {
-    let divides = |count: u64| {
-        [warps, warps / 2].into_iter().all(|warps| {
-            let of_rows = count.min(warps);
-            warps.is_multiple_of(of_rows)
-                && (rows / 16).is_multiple_of(of_rows)
-                && (columns / 32).is_multiple_of(warps / of_rows)
-        })
-    };
-    (2..=warps).find(|&count| divides(count)).unwrap_or(1)
-}
-
 /// Whether groups divide the rows in memory of each factor. A group may begin at any position, so its packs may be unaligned.
 fn along_groups(spec: &Spec, shape: &Shape) -> [bool; 2] {
     let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
@@ -562,6 +542,7 @@ fn extent(length: u64, blocks: u64, along_depth: bool) -> [u32; 2] {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::super::occupancy::UNIT_REGISTERS;
     use super::*;
 
     /// The threads of every tile have equal parts of it, and its copies are boxes that tensor maps can describe.

@@ -10,6 +10,7 @@ mod shifted;
 mod single;
 mod stores;
 mod text;
+mod tiles;
 mod times;
 
 use std::ops::Range;

@@ -202,6 +202,10 @@ struct Work {
   // The current tile; its depth is the range of this block.
   Place place;
   u32 steps, tile, whole;
+#if DEPTH_PARTS > 1
+  // Number of steps of the tile, of which the cluster's other blocks have parts.
+  u32 tile_steps;
+#endif
 #if SPLIT
   Part part;
   u32 others, shared, shared_end;
@@ -245,6 +249,15 @@ struct Work {
       return false;
     }
     steps = (place.depth_end - place.depth + BK - 1) / BK;
+#if DEPTH_PARTS > 1
+    // Each block of a cluster multiplies its part of the depth.
+    tile_steps = steps;
+    u32 own = blockIdx.x % DEPTH_PARTS, first = tile_steps * own / DEPTH_PARTS, last = tile_steps * (own + 1) / DEPTH_PARTS;
+    u32 end = place.depth + last * BK;
+    place.depth += first * BK;
+    if (end < place.depth_end) place.depth_end = end;
+    steps = last - first;
+#endif
     return true;
   }
 };

@@ -16,10 +16,12 @@ pub const SCHEDULE: &str = r#"
 #if !BULK
 #undef CLUSTER_ROWS
 #undef CLUSTER_COLUMNS
+#undef DEPTH_PARTS
 #define CLUSTER_ROWS 1
 #define CLUSTER_COLUMNS 1
+#define DEPTH_PARTS 1
 #define CLUSTER_BOUNDS
-#elif CLUSTER_ROWS * CLUSTER_COLUMNS == 1
+#elif CLUSTER_ROWS * CLUSTER_COLUMNS * DEPTH_PARTS == 1
 // A cluster of one block takes longer to launch than a block.
 #define CLUSTER_BOUNDS
 #else
@@ -32,7 +34,9 @@ pub const SCHEDULE: &str = r#"
 // that groups divide.
 #define ALIGNS (BULK && (ALONG_A || ALONG_B))
 #define FIRST(begin) (ALIGNS ? (begin) / 8 * 8 : (begin))
-#define CLUSTER (CLUSTER_ROWS * CLUSTER_COLUMNS)
+// Number of blocks that copy parts of a tile for each other, and of all blocks of a cluster.
+#define SHARERS (CLUSTER_ROWS * CLUSTER_COLUMNS)
+#define CLUSTER (SHARERS * DEPTH_PARTS)
 #define ALL_THREADS (THREADS + (BULK ? COPIERS : 0))
 #define BAND (16 / CLUSTER_ROWS)
 // Blocks of a cluster compute the parts of a tile.
