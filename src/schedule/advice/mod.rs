@@ -17,7 +17,6 @@ use std::fmt;
 
 use indexmap::IndexMap;
 use miette::{Diagnostic, LabeledSpan, Severity, SourceSpan};
-use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Bytes, Nanos, OpId, SrcSpan};
@@ -245,9 +244,9 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
     let paths: Vec<f64> =
         plan.steps.iter().zip(&durations).map(|(step, durations)| step.critical_path(durations).length).collect();
     // Layers of a model often share an operation, whose launches take long to generate.
-    let mut expenses: FxHashMap<Spec, Expense> = FxHashMap::default();
+    let mut expenses: IndexMap<Spec, Expense> = IndexMap::new();
     let mut expense = |spec: &Spec| *expenses.entry(spec.clone()).or_insert_with(|| Expense::of(spec, profile));
-    let mut times: FxHashMap<(Spec, u64), f64> = FxHashMap::default();
+    let mut times: IndexMap<(Spec, u64), f64> = IndexMap::new();
     let advice = groups.into_values().map(|group| {
         let [mut time, mut path, mut bytes, mut launches, mut host] = [0.0f64; 5];
         for slot in group.changes.iter().map(|(slot, ..)| *slot).collect::<BTreeSet<_>>() {
