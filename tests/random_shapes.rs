@@ -196,8 +196,9 @@ fn scatter_into_any_number_of_rows() {
         (30_000, 3, 20_000, 20_000),
         (40_000, 2, 100_000, 100_000),
         (20_000, 70, 3000, 7),
-        // Wide rows, of which few have most terms; then a block lists the terms of one row several times.
+        // Seven popular rows, each wider than a warp.
         (9000, 280, 2500, 7),
+        // A single popular row, whose terms a block lists in several rounds.
         (20_000, 12, 2000, 1),
         (140_000, 1, 50_000, 2000),
         // Blocks find few terms, or far more than expected.

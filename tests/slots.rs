@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use aorta::backend::sim::Sim;
 use aorta::base::SourceMap;
-use aorta::config::{EffortPlan, Profile, SourcedFigure};
+use aorta::config::{EffortPlan, Profile};
 use aorta::exec::{self, Control, LaunchMode, RankSchedule};
 use aorta::measure::record::{MetricRecord, Variant};
 use aorta::measure::{self, Measured, Request};
@@ -92,9 +92,7 @@ fn text(slots: &[Slot]) -> String {
 
 fn measured(text: &str, iterations: u32, observed_iterations: u32) -> Measured {
     let (program, plan) = common::planned(text);
-    let mut profile = Profile::named("h200").expect("embedded");
-    // The front end polls queues that wait for the next iteration, so the time of a slot would depend on the slot behind it.
-    profile.queues.dispatch = SourcedFigure(0.0, "test".to_owned());
+    let profile = Profile::named("h200").expect("embedded");
     let sim = Sim::new(profile.clone());
     let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
     let request = Request {

@@ -72,7 +72,8 @@ impl Dims {
     }
 }
 
-/// Panics if there are more sizes than dimensions: for those that come from other tensors, or whose number is known.
+/// Panics if there are more than [`Dims::MAX`] sizes. Callers pass sizes of another tensor, or a fixed number of them; [`Dims::from_slice`]
+/// checks others.
 impl FromIterator<u64> for Dims {
     fn from_iter<I: IntoIterator<Item = u64>>(sizes: I) -> Self {
         let mut dims = Dims::new();

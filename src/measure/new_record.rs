@@ -9,6 +9,7 @@ use crate::schedule::Schedule;
 
 use super::record::{
     DeviceRecord, FusionRecord, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, SettingsRecord, Workload,
+    lack_samples,
 };
 use super::request::Measured;
 use super::work::totals;
@@ -29,7 +30,7 @@ impl RunRecord {
         let schedule = &schedules[0];
         let no_measurement = no_measurement(settings);
         let complete = measured.is_complete();
-        let without_figures = measured.variants.iter().all(|variant| variant.time.n == 0);
+        let without_figures = lack_samples(&measured.variants);
         let interrupted = |how| match without_figures {
             true => format!("the run was {how}, before its first measured iteration: it has no figures"),
             false => format!("the run was {how}: its figures cover the iterations before"),

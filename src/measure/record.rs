@@ -458,6 +458,11 @@ impl RunRecord {
 
     /// True if the run was interrupted before its first measured iteration.
     pub fn has_no_iteration(&self) -> bool {
-        !self.complete && self.variants.iter().all(|variant| variant.time.n == 0)
+        !self.complete && lack_samples(&self.variants)
     }
+}
+
+/// True if no launch mode has measured an iteration.
+pub fn lack_samples(variants: &[Variant]) -> bool {
+    variants.iter().all(|variant| variant.time.n == 0)
 }

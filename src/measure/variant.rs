@@ -218,8 +218,8 @@ fn waits_for_host(
     let source = simulated.map(|host| {
         let kernel = Nanos::rounded(host.kernel.value());
         format!(
-            "; the profile's `host` times decide this figure, {kernel} for the launch of a kernel: a record of a real device has \
-             that time of its own host, `timer_launch_call_ns`"
+            "; the simulated host takes {kernel} to launch a kernel, as the profile says; for yours, see `timer_launch_call_ns` in \
+             the record of a run on a GPU"
         )
     });
     Some(format!(
@@ -434,6 +434,6 @@ mod tests {
         let times = |median: i64| Times { p50_ns: Some(Nanos(median)), ..Times::default() };
         let said = waits_for_host(LaunchMode::Stream, &times(100), &times(100), None, Some(&profile.host)).unwrap();
         let kernel = Nanos::rounded(profile.host.kernel.value());
-        assert!(said.contains(&format!("the profile's `host` times decide this figure, {kernel} for")), "{said}");
+        assert!(said.contains(&format!("the simulated host takes {kernel} to launch")), "{said}");
     }
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{DType, Interner, SrcSpan, Symbol, suggest};
+use crate::ops::init::Init;
 use crate::ops::{self, Input, Operation, OptionSpec, OptionType};
 use crate::syntax::ast::*;
 use crate::syntax::walk::Child;
@@ -259,8 +260,8 @@ impl<'a> Checker<'a> {
         }
         match &buffer.init {
             Some(Expr { kind: ExprKind::Call { args, .. }, .. }) => self.exprs(args),
-            // A name may be that of contents, such as `zeros`.
-            None | Some(Expr { kind: ExprKind::Name(_), .. }) => {}
+            None => {}
+            Some(Expr { kind: ExprKind::Name(name), .. }) if Init::WORDS.contains(&self.names.name(*name)) => {}
             Some(init) => self.expr(init),
         }
     }

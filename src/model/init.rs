@@ -9,11 +9,9 @@ use crate::syntax::written;
 use super::analyzer::Analyzer;
 use super::error::ModelError;
 use super::functions::FUNCTIONS;
+use super::limits::LIST;
 use super::parts::BufferType;
 use super::value::{LARGEST_WHOLE, Value};
-
-/// Initial contents that have a name.
-const NAMED: [&str; 3] = ["zeros", "ones", "iota"];
 
 /// Longest list that a help writes out.
 const SHORT: u64 = 12;
@@ -32,7 +30,7 @@ impl Analyzer<'_> {
             ("ones", None) => Some(Init::Ones),
             ("iota", None) => Some(Init::Iota),
             ("random", args) => self.random(args.unwrap_or_default(), expr.span),
-            (word, Some(args)) if NAMED.contains(&word) => self.fail(ModelError::ArgumentCount {
+            (word, Some(args)) if Init::WORDS.contains(&word) => self.fail(ModelError::ArgumentCount {
                 function: word.to_owned(),
                 expected: "nothing".to_owned(),
                 found: if args.len() == 1 { "1 is".to_owned() } else { format!("{} are", args.len()) },
@@ -71,6 +69,17 @@ impl Analyzer<'_> {
         let mut numbers = Vec::new();
         match (&value, dims) {
             (Value::List(_) | Value::Range { .. }, Some(dims)) => {
+                if dims.elements().is_none_or(|elements| elements > LIST as u64) {
+                    return self.fail(ModelError::WrongType {
+                        expected: format!("at most {LIST} elements in a buffer whose contents are listed"),
+                        found: format!("{} elements", dims.iter().map(u64::to_string).collect::<Vec<_>>().join(" × ")),
+                        at: expr.span.into(),
+                        help: Some(
+                            "write one number for all, or `iota`, and compute the values: `setup { map(x * 2 -> x) }`"
+                                .to_owned(),
+                        ),
+                    });
+                }
                 self.members(&value, &dims, (0, expr), (dtypes[0], &mut numbers))?;
             }
             (Value::List(_) | Value::Range { .. }, None) => {
@@ -146,7 +155,10 @@ impl Analyzer<'_> {
                 "write a number for each element, with a list for each dimension, or one number for all".to_owned()
             }
         };
-        let found = value.describe(&self.names);
+        let found = match value {
+            Value::Range { from, to, .. } => format!("a range of {}", to.saturating_sub(*from).max(0)),
+            _ => value.describe(&self.names),
+        };
         self.fail(ModelError::WrongType { expected, found, at: expr.span.into(), help: Some(help) })
     }
 
@@ -187,7 +199,18 @@ impl Analyzer<'_> {
                 format!("a whole number, since the elements are {dtype}"),
                 "declare the buffer as `f32`, or round the number".to_owned(),
             ),
-            false => (format!("a whole number that {dtype} holds"), "declare the buffer with a wider type".to_owned()),
+            false if float.abs() >= LARGEST_WHOLE => (
+                "a whole number between -9e15 and 9e15".to_owned(),
+                "write a smaller number, or compute it: `setup { map(x * 1024 -> x) }`".to_owned(),
+            ),
+            false if float < 0.0 && dtype == DType::U8 => (
+                "a whole number that u8 holds".to_owned(),
+                "declare the buffer with a signed type, such as `i32`".to_owned(),
+            ),
+            false => (
+                format!("a whole number that {dtype} holds"),
+                "declare the buffer with a wider type, such as `i64`".to_owned(),
+            ),
         };
         let found = Value::Number(number).describe(&self.names);
         self.fail(ModelError::WrongType { expected, found, at: at.into(), help: Some(help) })

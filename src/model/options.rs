@@ -134,12 +134,13 @@ impl Analyzer<'_> {
                          tensor"
                             .to_owned(),
                     ),
-                    OptionType::Number(Dimension::NONE) if matches!(value, Value::List(_)) => {
-                        Some(LIST_OF_ELEMENTS.to_owned())
-                    }
+                    OptionType::Number(Dimension::NONE) if matches!(value, Value::List(_)) => Some(match option.name {
+                        "value" => LIST_OF_ELEMENTS.to_owned(),
+                        name => format!("write one number: `{name}: 1`"),
+                    }),
                     OptionType::Int(..) | OptionType::Number(Dimension::NONE)
                         if let Value::Text(text) = &value
-                            && text.parse::<f64>().is_ok() =>
+                            && text.parse::<f64>().is_ok_and(f64::is_finite) =>
                     {
                         Some(format!("leave out the quotes: `{}: {text}`", option.name))
                     }

@@ -23,11 +23,14 @@ pub enum Init {
     Ones,
     /// 0, 1, 2, …
     Iota,
-    /// These numbers, one after another from the first element on, and again from the first number after the last one.
+    /// Listed numbers, from the first element on; after the last number, the first one follows again.
     Listed(Arc<[f64]>),
 }
 
 impl Init {
+    /// Contents that a file names by a word.
+    pub const WORDS: [&str; 4] = ["zeros", "ones", "iota", "random"];
+
     /// Initial contents on a rank. Random contents differ between ranks; those of rank 0 equal a run with one rank.
     pub fn of_rank(&self, rank: u32) -> Init {
         match *self {

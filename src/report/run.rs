@@ -143,7 +143,7 @@ fn times(record: &RunRecord) -> Option<Section> {
     };
     row("median", &|variant| cell(variant.time.p50_ns));
     row("95 % interval", &|variant| match (variant.time.p50_low_ns, variant.time.p50_high_ns) {
-        // If all samples are equal, as on the simulator, the interval adds nothing to the median.
+        // If both ends are equal, as often on the simulator, the interval adds nothing to the median.
         (Some(low), Some(high)) if low.to_string() != high.to_string() => format!("{low} to {high}"),
         _ => ABSENT.to_owned(),
     });

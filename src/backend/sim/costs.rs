@@ -21,9 +21,9 @@ pub struct Costs {
     pub graph_cold: Time,
     /// Number of hardware queues to which a graph assigns its branches in turn.
     pub queues: u64,
-    /// Time between the starts of two nodes without dependencies: of one queue, and of different ones.
+    /// Time between the starts of two root nodes of the same hardware queue, and of two root nodes of different ones.
     pub graph_roots: [Time; 2],
-    /// Time by which nodes start later in a process that has launched on several streams: with hot caches, and after a flush.
+    /// Additional time until a node starts in a process that has launched on several streams: with hot caches, and after a flush.
     pub graph_reads: [Time; 2],
     pub depth: u32,
     /// Host time and task of a flush of the caches.
@@ -56,7 +56,8 @@ impl Costs {
     }
 
     /// Time in ns by which a graph's root node starts later than the first one. `number` is its place among the `roots` root nodes in the
-    /// order of the text. The front end launches those of one queue, and then changes to the next queue.
+    /// order of the text. The front end launches those of one queue, and then changes to the next queue. Marks without
+    /// dependencies count among the roots, but have no number of their own.
     pub fn root(&self, number: u64, roots: u64) -> Time {
         let queue = number % self.queues;
         let before: u64 =

@@ -113,7 +113,7 @@ impl SimDriver {
             let number = if info.threads.is_some() { 0 } else { base * queues + info.queue };
             let queue = place.first_queue + number;
             let lane = place.first_lane + lane as u32;
-            (Placing { lane, queue: Some(queue), priority: urgency(info.priority) }, None, Vec::new())
+            (Placing { lane, queue: Some(queue), priority: urgency(info.priority), stamps_before: 0 }, None, Vec::new())
         };
         SimDriver {
             world,
@@ -347,6 +347,7 @@ impl Driver for SimDriver {
         self.forget(stamp);
         let task = self.submit(lane, Action::Mark(Some(self.stamp_of(stamp))), None)?;
         self.stamps[stamp as usize] = Some(task);
+        self.lanes.iter_mut().for_each(|(placing, ..)| placing.stamps_before += 1);
         Ok(())
     }
 
@@ -384,7 +385,7 @@ impl Driver for SimDriver {
             if let Action::Mark(Some(stamp)) = node.action {
                 self.forget(stamp);
             }
-            let placing = Placing { lane: placed, queue: None, priority: node.priority };
+            let placing = Placing { lane: placed, queue: None, priority: node.priority, stamps_before: 0 };
             let before = node.after.iter().map(|&before| (tasks[before as usize], gap));
             let mut state = self.world.lock();
             let is_launched = matches!(node.action, Action::Run(_) | Action::Exchange(_));
@@ -405,7 +406,7 @@ impl Driver for SimDriver {
         }
         let mut ends: Vec<TaskId> = graph.last.iter().map(|&node| tasks[node as usize]).collect();
         if ends.len() > 1 {
-            let placing = Placing { lane: placed, queue: None, priority: 0 };
+            let placing = Placing { lane: placed, queue: None, priority: 0, stamps_before: 0 };
             let mut state = self.world.lock();
             let mut end = |&last: &TaskId| state.machine.submit(Action::BranchEnd, placing, visible, [(last, 0)]);
             ends = ends.iter().map(&mut end).collect();

@@ -56,6 +56,8 @@ pub struct Placing {
     pub queue: Option<u32>,
     /// Priority of the task's lane; lower values are more urgent.
     pub priority: i32,
+    /// Number of stamps of iterations that its rank had issued before. The tasks of an iteration have the same number.
+    pub stamps_before: u64,
 }
 
 #[derive(Debug)]
@@ -162,10 +164,11 @@ impl FurtherGaps {
     }
 }
 
-/// Values of [`TaskState::open`] behind the last dependency: the task is ready; the front end was told of it, or it runs; the front end
-/// polls other queues first.
+/// Value of [`TaskState::open`] of a task that is ready.
 const READY: u32 = u32::MAX;
+/// Value of [`TaskState::open`] of a task that the front end knows, or that runs.
 const OFFERED: u32 = u32::MAX - 1;
+/// Value of [`TaskState::open`] of a task that starts after the front end has polled other queues.
 const POLLED_LATER: u32 = u32::MAX - 2;
 
 /// Rounds a time to whole ns.
@@ -353,7 +356,7 @@ impl SimMachine {
 
     /// Submits a task that ends only by [`SimMachine::release`]. The task is no part of the lane's order.
     pub fn hold(&mut self, lane: u32) -> TaskId {
-        let placing = Placing { lane, queue: None, priority: 0 };
+        let placing = Placing { lane, queue: None, priority: 0, stamps_before: 0 };
         self.tasks.push_back(TaskState::new(Action::Mark(None), placing, 1, 0));
         self.first + self.tasks.len() as u64 - 1
     }

@@ -16,9 +16,10 @@ const FEW_QUERIES: u64 = 16;
 const GRADIENT_THREADS: u64 = 256;
 const BIAS_PER_WAIT: u64 = 4;
 
-/// Head dimensions for which the library has kernels. It pads others. Gradients with the same bits in every run take nearly as long with 64
-/// elements as with 128: 327 and 353 µs for 8 heads of 4096 queries and keys (docs/measurements/2026-11-28-branches-and-hops.md).
+/// Head dimensions for which the library has kernels. It pads others.
 const SIZES: [u64; 3] = [64, 128, 256];
+/// Head dimensions to which gradients with the same bits in every run are padded: 64 elements take nearly as long as 128, 327 and 353 µs for
+/// 8 heads of 4096 queries and keys (docs/measurements/2026-11-28-branches-and-hops.md).
 const DETERMINISTIC_SIZES: [u64; 2] = [128, 256];
 
 /// Instructions per score of the library's kernels: scale, exponential, sum, maximum and rounding; and of those for gradients, which
@@ -36,9 +37,9 @@ const TILE_WAITS: f64 = 3.0;
 /// Keys of a step of that product.
 const STEP: u64 = 64;
 
-/// Number of packed sequences whose ends a warp reads at once to find the sequence of its block, and exchanges that take as long as the
-/// search among them: 17 shuffles one after the other, of which an exchange has five besides a barrier and a load.
+/// Number of packed sequences whose ends a warp reads at once to find the sequence of its block.
 const ENDS_AT_ONCE: u64 = 32;
+/// Exchanges that take as long as a search among these ends: 17 shuffles one after the other. An exchange has five, a barrier and a load.
 pub const SEARCH_EXCHANGES: f64 = 3.0;
 
 /// Operations of matrix units in 16-bit types and of products in `f32` and `f64`, instructions and bytes per ns of an H100, time of a launch, and of a wait, in ns.

@@ -47,7 +47,7 @@ const CACHE_RATE: f64 = 45.0;
 
 /// Accesses for which a block of a paged call waits before its first keys: the length of its sequence, and its pages.
 const PAGE_WAITS: f64 = 2.0;
-/// Exchanges of a block that take as long as it takes to start clusters, 2.5 µs as for grouped products.
+/// Exchanges of a block that take as long as a launch of clusters takes besides that of blocks: 2.5 µs, as for grouped products with few steps.
 const CLUSTER_EXCHANGES: f64 = 24.0;
 
 /// Division of the work of the forward kernel among thread blocks.

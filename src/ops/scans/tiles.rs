@@ -18,7 +18,7 @@ use super::*;
 
 /// Maximum number of packs that a thread holds in registers.
 const PACKS: u64 = 16;
-/// Maximum number of bytes of a line that a thread holds in registers.
+/// Maximum number of bytes of a line that a thread holds in registers, for numbers of up to four bytes; twice as many for those of eight.
 const BYTES: u64 = 64;
 
 /// Maximum number of packs per thread of a line that one block scans; longer lines are divided into tiles.
@@ -78,7 +78,8 @@ impl Tiles {
         if !lines.along || lines.count >= BUSY_BLOCKS || lines.length <= block * pack * LONG {
             return None;
         }
-        // A total of eight bytes takes two words, which later tiles read. Fewer tiles have fewer totals.
+        // Threads hold as many numbers of eight bytes as of four: a total of eight bytes is two published words, so larger tiles save reads
+        // of totals.
         let most = (BYTES * size.div_ceil(4) / (pack * size)).min(PACKS);
         let reach = lines.length + if leads { pack - 1 } else { 0 };
         // The fewest threads for which each block of a cluster has a tile.

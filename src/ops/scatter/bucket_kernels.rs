@@ -201,7 +201,7 @@ pub const ADD: &str = r#"  auto add = [&](u32 m) {
       }
     }
     if (row != NONE) flush();
-    // Of the carried sums of a row, the first one of a warp gets the sum.
+    // The first carried sum of a row in a warp gets the sum of all of them.
     bool leads = false;
     if (t / 64 * 64 / LANES * each < m) {
 #pragma unroll

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::base::{MemoryId, OpId, ViewId};
 use crate::model::{MemoryKind, Program, Step};
 use crate::ops::Attrs;
+use crate::ops::init::Init;
 
 use super::figures::figure;
 use super::{iteration, operation};
@@ -55,7 +56,10 @@ pub fn model(program: &Program) -> String {
     text
 }
 
-/// A memory, such as `x: f32[4, 8] in device, random (seed 0, deviation 1)`.
+/// Maximum length of a list of initial contents that is printed.
+const SHORT_LIST: usize = 16;
+
+/// A memory, such as `x: f32[4, 8] in device, Random { seed: 1, deviation: 1.0 }`.
 pub(super) fn memory(program: &Program, id: MemoryId) -> String {
     let memory = program.memory(id);
     let layout = program.layout(id);
@@ -64,7 +68,15 @@ pub(super) fn memory(program: &Program, id: MemoryId) -> String {
         MemoryKind::Bare(init) => ("input of ", Some(init)),
         MemoryKind::Scratch => ("output of ", None),
     };
-    let init = init.map_or_else(|| "scratch".to_owned(), |init| format!("{init:?}"));
+    let init = init.map_or_else(
+        || "scratch".to_owned(),
+        |init| match init {
+            Init::Listed(numbers) if numbers.len() > SHORT_LIST => {
+                format!("{} listed numbers, from {}", numbers.len(), numbers[0])
+            }
+            _ => format!("{init:?}"),
+        },
+    );
     let family = match memory.family {
         0 => String::new(),
         family => format!(", {family} of its dimensions a family"),

@@ -4,8 +4,7 @@ use crate::base::{Bytes, OpId};
 use crate::ops::{Attr, Spec, dims_order, exchanges_last};
 use crate::plan::InputUse;
 
-use super::mask::MaskEffect;
-use super::scene::{Savings, Scene};
+use super::scene::{MaskEffect, Savings, Scene};
 
 /// Finds products of queries with keys, followed by a softmax and a product with values, whose intermediate results
 /// nothing else reads.

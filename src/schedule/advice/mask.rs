@@ -1,16 +1,13 @@
 //! Maps that multiply each element by one number, possibly with a causal mask. `attention` has options for both.
 
-use std::cell::RefCell;
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
-
-use crate::base::{MemoryId, OpId, ViewId};
-use crate::model::{MemoryKind, OpKind};
+use crate::base::{OpId, ViewId};
+use crate::model::MemoryKind;
 use crate::ops::init::Init;
 use crate::ops::{Spec, broadcast_strides};
 
-use super::scene::Scene;
+use super::scene::{MaskEffect, Scene};
 
 /// Value below which a score counts as masked: its weight is zero in every type.
 const MASKED: f64 = -1e4;
@@ -20,21 +17,6 @@ const ALL: u64 = 1 << 16;
 
 /// Rows of a larger mask that are evaluated.
 const ROWS: u64 = 16;
-
-/// The effect of a `map` on the elements of one of its inputs.
-#[derive(Clone, Copy)]
-pub struct MaskEffect {
-    /// The index of the input that the elements come from.
-    pub input: usize,
-    /// The factor of the elements; above 0.
-    pub scale: f64,
-    /// True if the scores of keys after the query's own position become so negative that their weights are 0.
-    pub causal: bool,
-}
-
-/// Results of [`MaskEffect::of`], by the kind of the operation, and the memory and offset of each input. The layers of a model often
-/// share a mask.
-pub type KnownEffects = RefCell<FxHashMap<(OpKind, Vec<(MemoryId, u64)>), Option<MaskEffect>>>;
 
 impl MaskEffect {
     /// The effect of an operation; `None` if it is no `map`, or has another effect.

@@ -30,8 +30,7 @@ use super::Schedule;
 use super::durations::durations_and_shares;
 use super::lint::launch_cost;
 
-use mask::KnownEffects;
-use scene::{Savings, Scene};
+use scene::{KnownEffects, Savings, Scene};
 
 /// A kind of advice.
 struct AdviceKind {

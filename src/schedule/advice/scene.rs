@@ -1,16 +1,31 @@
 //! A slot of the cycle as the finders of advice see it.
 
-use rustc_hash::FxHashSet;
+use std::cell::RefCell;
 
-use crate::base::{OpId, SrcSpan, StreamId, ViewId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::base::{MemoryId, OpId, SrcSpan, StreamId, ViewId};
 use crate::config::Profile;
 use crate::cost;
 use crate::fuse;
-use crate::model::{MemoryKind, Program, Step};
+use crate::model::{MemoryKind, OpKind, Program, Step};
 use crate::ops::{Spec, Tensor, reshaped};
 use crate::plan::{Flow, InputUse};
 
-use super::mask::KnownEffects;
+/// The effect of a `map` on the elements of one of its inputs.
+#[derive(Clone, Copy)]
+pub struct MaskEffect {
+    /// The index of the input that the elements come from.
+    pub input: usize,
+    /// The factor of the elements; above 0.
+    pub scale: f64,
+    /// True if the scores of keys after the query's own position become so negative that their weights are 0.
+    pub causal: bool,
+}
+
+/// Results of [`MaskEffect::of`], by the kind of the operation, and the memory and offset of each input. The layers of a model often
+/// share a mask.
+pub type KnownEffects = RefCell<FxHashMap<(OpKind, Vec<(MemoryId, u64)>), Option<MaskEffect>>>;
 
 /// A slot of the cycle with its data flow and modelled times.
 pub struct Scene<'a> {

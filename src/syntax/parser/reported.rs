@@ -148,6 +148,12 @@ fn same_line(text: &str, a: usize, b: usize) -> bool {
 }
 
 /// The rest of the line from `at` on.
+/// The module of `use` on the line up to `at`; `None` if there is no `use`.
+fn used_module(text: &str, at: usize) -> Option<&str> {
+    let line = text[..at].rsplit('\n').next()?;
+    line.strip_prefix("use ").map(str::trim)
+}
+
 fn line(text: &str, at: usize) -> &str {
     text[at..].lines().next().unwrap_or("")
 }
@@ -231,11 +237,10 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             let space = ["pinned", "host", "device"].into_iter().find(|space| words.contains(space));
             format!("a buffer's space stands behind `in`: `buffer x: f32[8] in {}`", space.unwrap_or("device"))
         }
-        _ if !first_on_line
-            && word == "as"
-            && text[..at].rsplit('\n').next().unwrap_or_default().starts_with("use ") =>
-        {
-            "a module has the name of its file: after `use std.ring`, write `ring.shift(…)`".to_owned()
+        _ if !first_on_line && word == "as" && used_module(text, at).is_some() => {
+            let path = used_module(text, at).unwrap_or_default();
+            let module = path.rsplit('.').next().unwrap_or(path);
+            format!("a module has the name of its file: write `use {path}`, and then `{module}.name(…)`")
         }
         _ if !first_on_line && word == "as" => {
             "write the unit of a metric after it, in quotes: `metric rate = bytes / time \"GB/s\"`".to_owned()

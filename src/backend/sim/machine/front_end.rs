@@ -71,20 +71,23 @@ impl FrontEnd {
 }
 
 impl SimMachine {
-    /// Delays a head that has blocked its hardware queue, once its dependencies have ended: before the front end returns to the queue, it
-    /// polls each other queue whose head waits, which takes as long as a launch. Returns false if nothing delays the task.
+    /// Delays the head of a hardware queue whose dependencies have ended: the front end first polls each other queue of the device whose head
+    /// waits, which takes as long as a launch. Returns false if nothing delays the task.
+    ///
+    /// Heads of a later iteration do not count, so that an iteration takes as long alone as one that others follow.
     pub(super) fn polls_first(&mut self, task: TaskId) -> bool {
         let state = self.state(task);
         let Some(queue) = state.placing.queue.filter(|_| state.open != POLLED_LATER) else { return false };
         if self.queues[queue as usize].front() != Some(&task) {
             return false;
         }
-        let device = self.device(task);
+        let (device, stamps_before) = (self.device(task), self.state(task).placing.stamps_before);
         let waits = |other: &&VecDeque<TaskId>| {
             let head = other.front().map(|&head| &self.tasks[(head - self.first) as usize]);
             head.is_some_and(|head| {
                 let is_here = self.device_of[head.placing.lane as usize] as usize == device;
-                is_here && (1..POLLED_LATER).contains(&head.open)
+                let is_of_iteration = head.placing.stamps_before == stamps_before;
+                is_here && is_of_iteration && (1..POLLED_LATER).contains(&head.open)
             })
         };
         let blocked = self.queues.iter().filter(waits).count();

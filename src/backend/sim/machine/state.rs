@@ -61,7 +61,8 @@ impl SimMachine {
             Owner::Transfer(transfer) => digest.word(transfer),
         });
         digest.size(tasks.len());
-        tasks.iter().for_each(|task| state(digest, task));
+        let latest = tasks.iter().map(|task| task.placing.stamps_before).max().unwrap_or(0);
+        tasks.iter().for_each(|task| state(digest, task, latest));
         devices.iter().for_each(|device| {
             of_device(digest, device);
             device.front_end.digest(digest, *now, *front_end_times);
@@ -101,7 +102,8 @@ fn what(digest: &mut Digest, what: EventKind) {
     digest.task(task);
 }
 
-fn state(digest: &mut Digest, state: &TaskState) {
+/// `latest` is the largest number of stamps before a task, at least that of this one.
+fn state(digest: &mut Digest, state: &TaskState, latest: u64) {
     let TaskState { action, placing, open, ready, followers, end, waiting, running, left_out, observed, counted } =
         state;
     if let Some(end) = end {
@@ -113,6 +115,8 @@ fn state(digest: &mut Digest, state: &TaskState) {
     of_action(digest, *action);
     digest.word(placing.lane);
     digest.word(placing.queue.map_or(u64::MAX, u64::from));
+    // Only hardware queues compare iterations.
+    digest.word(placing.queue.map_or(0, |_| latest - placing.stamps_before));
     digest.duration(placing.priority.into());
     digest.word(*open);
     digest.not_before(*ready);

@@ -21,7 +21,7 @@ fn chains(streams: u32, rounds: u32, queues: u32, time: f64) -> Time {
     let gate = machine.hold(0);
     let mut last = vec![gate; streams as usize];
     for lane in (0..rounds).flat_map(|_| 0..streams) {
-        let placing = Placing { lane, queue: Some(lane % queues), priority: 0 };
+        let placing = Placing { lane, queue: Some(lane % queues), priority: 0, stamps_before: 0 };
         let before = [(last[lane as usize], 0)];
         last[lane as usize] = machine.submit(Action::Run(kernel), placing, 0, before);
     }
@@ -39,7 +39,7 @@ fn ends_are_kept_for_tasks_that_begin_long_after_them() {
         let kernel = |time| {
             Action::Run(Task::Kernel { blocks: 1, share: 1, block_time: time, busy: Busy::default(), floor: 0.0 })
         };
-        let lane = |lane| Placing { lane, queue: Some(lane), priority: 0 };
+        let lane = |lane| Placing { lane, queue: Some(lane), priority: 0, stamps_before: 0 };
         if kept {
             machine.keep_ends(gap);
         }
@@ -77,7 +77,7 @@ fn branches(chains: u32, nodes: u32, time: f64, joined: bool) -> Time {
     profile.graph.dispatch = SourcedFigure(100.0, "test".to_owned());
     let mut machine = SimMachine::new(&profile, &[(0, 0)], vec![0], 1);
     let kernel = Task::Kernel { blocks: 1, share: 1, block_time: time, busy: Busy::default(), floor: 0.0 };
-    let placing = Placing { lane: 0, queue: None, priority: 0 };
+    let placing = Placing { lane: 0, queue: None, priority: 0, stamps_before: 0 };
     for _ in 0..chains {
         let mut last: Option<TaskId> = None;
         for _ in 0..nodes {
@@ -114,7 +114,7 @@ fn waiting_queues_delay_a_queue_that_has_waited() {
     let mut machine = SimMachine::new(&profile, &[(0, 0); 3], vec![0], 3);
     let kernel =
         Action::Run(Task::Kernel { blocks: 1, share: 1, block_time: 1000.0, busy: Busy::default(), floor: 0.0 });
-    let placing = |lane| Placing { lane, queue: Some(lane), priority: 0 };
+    let placing = |lane| Placing { lane, queue: Some(lane), priority: 0, stamps_before: 0 };
     let mut last = None;
     for _ in 0..4 {
         last = Some(machine.submit(kernel, placing(0), 0, last.map(|task| (task, 0))));

@@ -8,12 +8,13 @@ use super::*;
 /// each of the three gradients takes one more.
 const PRODUCTS: f64 = 7.0;
 
-/// Throughput of these products divided by that of the library's: each multiplication waits for the loads of its tile. Seven gradients of
-/// 2048 to 16384 queries take 0.13 to 4.2 ms on an H200 (docs/measurements/2026-11-28-branches-and-hops.md).
+/// Throughput of these products divided by that of the library's: each multiplication waits for the loads of its tile. With this rate,
+/// modelled times fit those of seven gradients of 2048 to 16384 queries, 0.13 to 4.2 ms on an H200
+/// (docs/measurements/2026-11-28-branches-and-hops.md).
 const RATE: f64 = 0.75;
 
-/// Exchanges that take as long as a block takes besides its tiles, 3.8 µs: blocks of packed sequences with one to four tiles take 5 to 9 µs
-/// (measured on an H200, the same page).
+/// Exchanges that take as long as a block's start and end, 3.8 µs: blocks of packed sequences with one to four tiles take 5 to 9 µs on an
+/// H200 (docs/measurements/2026-11-28-branches-and-hops.md).
 const EDGE_EXCHANGES: f64 = 36.0;
 
 /// Instructions of the kernels before and behind the products: per product of two elements, per row, and per part that is added.

@@ -76,9 +76,10 @@ template <int COUNT, bool ROWS> __device__ inline void keep_terms(u16* boxes, u3
 #if DEPTH_PARTS > 1
 // Number of tiles of 16 columns in a piece: sums of a warp that a block of the cluster adds up for all blocks. Number of pieces of a
 // warp, and of those that a block adds up at most.
-#define PIECE (NT % 2 == 0 ? 2 : 1)
+#define PIECE 2
 #define PIECES (MT * NT / PIECE)
 #define OWN_PIECES ((PIECES + DEPTH_PARTS - 1) / DEPTH_PARTS)
+static_assert(NT % PIECE == 0, "pieces have 32 columns");
 static_assert((DEPTH_PARTS - 1) * WARPS * OWN_PIECES * PIECE * 1024 <= STAGES * STAGE * 2, "the stages hold the pieces of all other blocks");
 // Returns the block of the cluster that adds up a piece of the sums of a warp.
 __device__ inline u32 owner_of(u32 piece) { return (piece + threadIdx.x / LANES) % DEPTH_PARTS; }
@@ -90,7 +91,7 @@ __device__ inline Pack<f32, 4>* piece_from(u16* stages, u32 sender, u32 piece) {
 // are free again when all threads of the block have passed the next barrier.
 __device__ inline void exchange(u16* stages, Sums (&sum)[MT][NT]) {
   u32 own = blockIdx.x % DEPTH_PARTS;
-  // After this, each block has multiplied, so that its stages are free.
+  // The stages of a block are free once it has multiplied: no block sends sums before all have.
   cluster_sync();
   EACH(m, MT) EACH(n, NT / PIECE) {
     u32 piece = m * (NT / PIECE) + n, owner = owner_of(piece), to;
@@ -118,7 +119,7 @@ __device__ inline void exchange(u16* stages, Sums (&sum)[MT][NT]) {
       EACH(e, 4) sums[e] = total[e];
     }
   }
-  // The next copies to the stages are not ordered with these accesses otherwise.
+  // The fence orders these reads before the next bulk copies to the stages.
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 #endif
@@ -159,7 +160,8 @@ __device__ inline void copy_results(const TensorMap& map, const Place& place, u3
 "#;
 
 /// Product of 16-bit factors. A thread behind the first `THREADS` copies the factors. If it is in a warpgroup of its own, this gives
-/// registers to those that multiply.
+/// registers to those that multiply. With `DEPTH_PARTS > 1`, all further threads follow the tiles as well, since each takes part in the
+/// barriers of the cluster.
 pub const BODY: &str = r#"  if (threadIdx.x == THREADS) {
     prefetch_map(map_a);
     prefetch_map(map_b);

@@ -83,7 +83,7 @@ const SHIFTING: f64 = 2.5e-15;
 /// Bytes of shared memory for all stages of a block that copies by tensor maps.
 const STAGES_BYTES: u64 = 200 << 10;
 
-/// Number of SMs that clusters of four or eight blocks occupy at the same time: on an H200, not all of 16 clusters of eight did
+/// Number of SMs on which clusters of four or eight blocks run at the same time. An H200 does not run 16 clusters of eight blocks at once
 /// (docs/measurements/2026-11-28-blocks-that-exchange-sums.md).
 const LARGE_CLUSTER_UNITS: u64 = 112;
 
@@ -189,12 +189,19 @@ impl Tiling {
     /// Whether each block of a cluster that divides the depth has enough steps, and the stages in its shared memory hold the sums that the
     /// others send to it.
     fn can_exchange(&self) -> bool {
+        let has_steps = self.depth_parts == 1 || self.depth_steps() >= self.depth_parts * MIN_STEPS;
+        let others = self.table() + self.threads / WARP * WARP_RESULTS + BARRIERS;
+        let stage = self.stages_bytes(1, [false; 2]);
+        let stages = (UNIT_SHARED - RESERVED_SHARED).saturating_sub(others) / stage;
+        has_steps && self.received() <= stages.min(self.stages) * stage
+    }
+
+    /// Bytes of the sums that a block of a cluster that divides the depth receives for a tile.
+    fn received(&self) -> u64 {
         let warps = self.threads / WARP;
         // A piece has 16 rows and 32 columns.
         let pieces = self.rows * self.columns / (512 * warps);
-        let received = (self.depth_parts - 1) * warps * pieces.div_ceil(self.depth_parts) * 2048;
-        let has_steps = self.depth_parts == 1 || self.depth_steps() >= self.depth_parts * MIN_STEPS;
-        has_steps && received <= self.stages_bytes(self.stages, [false; 2])
+        (self.depth_parts - 1) * warps * pieces.div_ceil(self.depth_parts) * 2048
     }
 
     /// Rows and columns that a cluster computes at once.
@@ -541,33 +548,4 @@ fn extent(length: u64, blocks: u64, along_depth: bool) -> [u32; 2] {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::super::super::occupancy::UNIT_REGISTERS;
-    use super::*;
-
-    /// The threads of every tile have equal parts of it, and its copies are boxes that tensor maps can describe.
-    #[test]
-    fn tiles_divide_among_threads_and_boxes() {
-        for turned in [false, true] {
-            for (rows, columns, cluster) in mapped_tiles(turned) {
-                let (threads, copiers, registers) = tile_threads(rows);
-                assert!(threads * registers[0] + copiers * registers[1] <= UNIT_REGISTERS);
-                assert!(rows.is_multiple_of(threads / 2), "each warpgroup multiplies whole instructions of 64 rows");
-                let row_warps = row_warps(rows, columns, threads / WARP);
-                for lanes in [WARP, 2 * WARP] {
-                    let warps = threads / lanes;
-                    let of_rows = row_warps.min(warps);
-                    assert!(warps.is_multiple_of(of_rows) && rows.is_multiple_of(16 * of_rows));
-                    assert!(columns.is_multiple_of(32 * (warps / of_rows)), "{rows} x {columns}");
-                }
-                let stages = STAGES_BYTES / (2 * DEPTH * (rows + columns));
-                assert!(stages >= 3 && 2 * 8 * stages <= BARRIERS, "{rows} x {columns}");
-                for (length, blocks, along_depth) in [(rows, cluster[1], true), (columns, cluster[0], turned)] {
-                    let [_, count] = extent(length, blocks, along_depth);
-                    assert!(count <= 256 && count.is_multiple_of(8), "copies begin at swizzled rows");
-                    assert!(along_depth || length.is_multiple_of(DEPTH), "{rows} x {columns}");
-                }
-            }
-        }
-    }
-}
+mod tests;
