@@ -61,3 +61,27 @@ fn stages_hold_exchanged_sums() {
     }
     assert!(exchanging > 100, "{exchanging}");
 }
+
+/// Blocks divide the depth of few tiles with many steps.
+#[test]
+fn few_deep_tiles_are_divided() {
+    let of = |dims: &[u64]| Tensor::packed(DType::BF16, dims);
+    for [depth, rows, columns] in [
+        [2304, 128, 128],
+        [4096, 128, 128],
+        [4096, 64, 64],
+        [4096, 192, 128],
+        [9056, 960, 256],
+        [3072, 128, 64],
+        [4096, 128, 256],
+    ] {
+        let inputs = vec![of(&[depth, rows]), of(&[depth, columns]), Tensor::packed(DType::I32, &[1])];
+        let options =
+            [("transpose_a", Attr::Bool(true)), ("transpose_b", Attr::Bool(false)), ("epilogue", Attr::Word("none"))];
+        let tiling = Tiling::of(&Spec::new(&GroupedGemm, Attrs::of(options), inputs, vec![of(&[1, rows, columns])]));
+        println!(
+            "{depth} {rows} {columns}: {} parts {}x{} splits {}",
+            tiling.depth_parts, tiling.rows, tiling.columns, tiling.splits
+        );
+    }
+}
