@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{DType, Interner, SrcSpan, Symbol, suggest};
-use crate::ops::init::Init;
 use crate::ops::{self, Input, Operation, OptionSpec, OptionType};
 use crate::syntax::ast::*;
 use crate::syntax::walk::Child;
@@ -260,8 +259,8 @@ impl<'a> Checker<'a> {
         }
         match &buffer.init {
             Some(Expr { kind: ExprKind::Call { args, .. }, .. }) => self.exprs(args),
-            None => {}
-            Some(Expr { kind: ExprKind::Name(name), .. }) if Init::WORDS.contains(&self.names.name(*name)) => {}
+            // A name may be that of contents, such as `zeros`.
+            None | Some(Expr { kind: ExprKind::Name(_), .. }) => {}
             Some(init) => self.expr(init),
         }
     }
