@@ -134,8 +134,8 @@ fn figures_of_sets() {
     whole = 400 ns
     busy_a = 390 ns
     busy_all = 620 ns
-    hidden = 0.7500
-    other_side = 0.3846
+    hidden = 75 %
+    other_side = 38.46 %
     shown = 50 ns
     shown_all = 50 ns
     shown_compute = 0 ns
@@ -245,8 +245,8 @@ fn slack_and_utilization_of_sets() {
     all = 190 ns
     chain = 0 ns
     load_slack = 190 ns
-    used = 0.7750
-    used_a = 0.4875
+    used = 77.50 %
+    used_a = 48.75 %
     ");
 }
 

@@ -117,10 +117,7 @@ impl<A: Api> Chooser<'_, A> {
             if !others.is_empty() {
                 note += &format!("; likewise {} of similar sizes", counted(others.len(), "other use"));
             }
-            if matches!(found, Way::Candidate(_))
-                && self.candidates > 1
-                && followers.len() + others.len() > MAX_COMPILED
-            {
+            if matches!(found, Way::Candidate(_)) && followers.len() + others.len() > MAX_COMPILED {
                 found = Way::Kernels;
                 note += "; all of them are computed by the kernels of aorta, since compiling an engine for each takes too long";
             }

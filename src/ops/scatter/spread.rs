@@ -21,8 +21,8 @@ const THREADS: u64 = LARGEST_BLOCK;
 /// Maximum number of indices that a thread reads, all at once: one for each bit of a word. A second round of reads takes about 4 µs on an
 /// H200, more than other ways take for even indices.
 const MAX_EACH: u64 = 32;
-/// Maximum number of bytes of all terms: if half of the indices name one row, a single SM reads half of these bytes in about the time that
-/// [`super::lists`] take.
+/// Maximum number of bytes of all terms: if half of the indices name one row, a single SM reads half of these bytes in at most 1.6 times the
+/// time that [`super::lists`] take (docs/measurements/2026-11-28-popular-rows.md).
 const MAX_BYTES: u64 = 2 << 20;
 
 /// Number of terms that a thread reads at once.
