@@ -198,9 +198,10 @@ pub struct Queues {
 /// Condition under which a queue proceeds to its next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QueueRule {
-    /// The entry has started. So entries of other streams wait behind one that waits.
+    /// A queue proceeds once its entry has started: an entry that waits blocks the entries of other streams behind it
+    /// (head-of-line blocking).
     HeadOfLine,
-    /// The entry is complete. So the streams of one queue run one after the other.
+    /// A queue proceeds once its entry is complete: the streams of a queue are serialized.
     Serial,
 }
 

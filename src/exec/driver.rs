@@ -125,7 +125,7 @@ impl std::fmt::Display for Fault {
 /// An open device with one rank's image. Operations, events, stamps and lanes are identified by their numbers in the
 /// image.
 ///
-/// A stamp is an event with a timestamp. The methods of the first group make up a measured iteration: on a GPU they do
+/// A stamp is an event with a timestamp. The methods above the line "Not used while iterations are measured" make up a measured iteration: on a GPU they do
 /// not allocate, lock, or look up anything by name.
 ///
 /// A driver may be moved to another thread, which then calls [`Driver::enter`].
@@ -266,7 +266,7 @@ pub trait Driver: Send {
     /// Returns the vendor's library that counts hardware events, attached to the device. The error is the reason in words why it
     /// cannot be used.
     fn counters(&mut self) -> Result<Box<dyn Counters>, String> {
-        Err("aorta reads counters of NVIDIA's GPUs, by CUPTI".to_owned())
+        Err("this backend has no library that counts hardware events; only `cuda` has one".to_owned())
     }
 
     /// Whether stamps use a clock of the device; otherwise they use the host's.

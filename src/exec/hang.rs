@@ -127,7 +127,7 @@ impl CommandOutline {
     }
 
     /// Returns the operation that a launch waits for: the first incomplete one among the events that its lane waits
-    /// for.
+    /// for. `None` if all of these events have completed.
     fn awaited(&self, lane: u32, position: LanePosition, positions: &[Option<LanePosition>]) -> Option<u32> {
         let commands = &self.step(position.iteration).commands;
         let is_on_lane =

@@ -141,17 +141,17 @@ impl CopyInserter<'_> {
     }
 
     /// Adds a launch to `all`; returns the copies that must follow it.
-    fn launched(&mut self, id: (usize, OpId), op: u32, fate: ResultUse, all: &mut Vec<Launched>) -> Vec<u32> {
+    fn launched(&mut self, id: (usize, OpId), op: u32, result_use: ResultUse, all: &mut Vec<Launched>) -> Vec<u32> {
         let op = self.image.ops[op as usize];
         let work = self.image.works[op.work as usize].clone();
         let (inputs, outputs) = self.image.operands(&op).split_at(work.spec.inputs.len());
         let (inputs, outputs) = (inputs.to_vec(), outputs.to_vec());
         let mut copies = Vec::new();
         let reach: u64 = work.spec.outputs.iter().map(Tensor::reach).sum();
-        if !fate.live {
+        if !result_use.live {
             self.unread += reach;
         }
-        let found = match fate {
+        let found = match result_use {
             ResultUse { overwritten: false, .. } => Some(outputs.clone()),
             ResultUse { live: false, .. } if self.unread > MAX_UNREAD_BYTES => None,
             ResultUse { .. } => {
@@ -183,7 +183,7 @@ impl CopyInserter<'_> {
 fn result_uses(image: &Image, launches: &[u32]) -> Vec<ResultUse> {
     let mut later = NextUses::default();
     let mut result_uses = vec![ResultUse { live: true, overwritten: false }; launches.len()];
-    for (fate, &op) in result_uses.iter_mut().zip(launches).rev() {
+    for (result_use, &op) in result_uses.iter_mut().zip(launches).rev() {
         let op = &image.ops[op as usize];
         let spec = &image.works[op.work as usize].spec;
         let (inputs, outputs) = image.operands(op).split_at(spec.inputs.len());
@@ -191,9 +191,9 @@ fn result_uses(image: &Image, launches: &[u32]) -> Vec<ResultUse> {
         let found =
             spec.outputs.iter().zip(outputs).map(|(tensor, at)| later.use_of_result(at.space, reach(tensor, at)));
         let found: Vec<ResultUse> = found.collect();
-        *fate = ResultUse {
-            live: found.iter().any(|fate| fate.live),
-            overwritten: found.iter().any(|fate| fate.overwritten),
+        *result_use = ResultUse {
+            live: found.iter().any(|found| found.live),
+            overwritten: found.iter().any(|found| found.overwritten),
         };
         for (tensor, at) in spec.outputs.iter().zip(outputs) {
             // A write with gaps leaves some of the old contents.

@@ -211,7 +211,7 @@ fn run<T>(
 }
 
 /// Runs every rank's part of a phase on its own thread. A panic of one becomes its error.
-fn side_by_side<T: Send>(
+fn run_on_threads<T: Send>(
     sessions: &mut [Session],
     numbers: &[u32],
     control: &Control,
@@ -353,7 +353,7 @@ impl Ranks {
             };
             let results = match &mut self.sessions[..] {
                 [only] => vec![run(0, only, control, &work)],
-                several => side_by_side(several, &numbers, control, &work),
+                several => run_on_threads(several, &numbers, control, &work),
             };
             drop(end);
             (results, dog.and_then(|dog| dog.join().ok().flatten()))

@@ -221,7 +221,7 @@ impl AbRecord {
 }
 
 /// Whether the interleaved and the separate effects agree: their difference is within the combined uncertainty or
-/// within the threshold.
+/// within the threshold. `None` if one of them has no interval.
 fn agree(turns: &Paired, apart: &Effect) -> Option<bool> {
     let half = |(low, high): (f64, f64)| (high / low).ln() / 2.0;
     let uncertain = half(turns.interval?).hypot(half(apart.interval?));

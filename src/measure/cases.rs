@@ -289,7 +289,7 @@ impl Cases {
     }
 
     /// Parses a file as [`Cases::parse`] does, from a reader of any size. `keep` may drop parts of a case that are not
-    /// needed.
+    /// needed. `None` if there is no complete line yet.
     pub fn read(mut from: impl BufRead, keep: impl Fn(Case) -> Case) -> Result<Option<Cases>, String> {
         let mut line = Vec::new();
         let mut next = |line: &mut Vec<u8>| {

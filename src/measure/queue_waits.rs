@@ -71,9 +71,9 @@ pub struct QueueWaits(Vec<Option<QueueWait>>);
 impl QueueWaits {
     /// Finds the waits of an iteration. `queue` returns the hardware queue of an operation, and `None` if it uses none.
     ///
-    /// An operation waits behind another one if that one stands before it in the queue for another stream and still waits for a
-    /// dependency when its own dependencies are complete, or is held up so itself. With [`QueueRule::Serial`], it waits until that one is
-    /// complete.
+    /// An operation waits behind another one if that one precedes it in the queue, belongs to another stream, and blocks. An
+    /// operation blocks while its dependencies are incomplete, or while it waits behind another one itself; with
+    /// [`QueueRule::Serial`], until it is complete.
     pub fn of(trace: &Trace, step: &StepPlan, queue: &dyn Fn(&Span) -> Option<u32>, rule: QueueRule) -> QueueWaits {
         let places = places(trace, step.operations());
         let ready = |at: usize| {

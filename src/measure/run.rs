@@ -27,10 +27,10 @@ const NOTICEABLE: f64 = 0.001;
 /// Lower bound for the time that two events around an operation cost. On an H100 and an H200 they cost 2.4 µs or more.
 const EVENTS: Nanos = Nanos(1_000);
 
-/// Number of iterations of a run, for its progress bar.
+/// Number of iterations of a run without observed ones, for its progress bar.
 pub fn iterations(request: &Request) -> u64 {
     let each = u64::from(request.effort.warmup) + request.whole_rounds();
-    let runs = if needs_single_stream_run(request.first().program) { 2 } else { 1 };
+    let runs = if has_serial_run(request) { 2 } else { 1 };
     let gated = request.exec.gate_depth > 0 && request.modes.contains(&LaunchMode::Stream) && each > 1;
     each * (runs * request.modes.len() as u64 + u64::from(gated))
 }

@@ -1,6 +1,7 @@
 //! Elementary statistics: percentiles, moments and Student's t. Independent of units.
 
-/// Minimum number of samples for a percentile. With fewer, the percentile is just the maximum.
+/// Minimum number of samples for a percentile. With fewer, the percentile is an extreme: the maximum
+/// above 50, the minimum below.
 pub fn samples_for(percentile: f64) -> usize {
     let tail = (1.0 - percentile / 100.0).min(percentile / 100.0);
     (1.0 / tail).round() as usize

@@ -76,7 +76,8 @@ impl<'a> Analyzer<'a> {
         found
     }
 
-    /// Location of the value of the last `let` of a block that defines a name before its use at `used`.
+    /// Location of the value of the last `let` of a block that defines a name before its use at `used`; `None` if no `let`
+    /// precedes it.
     fn binding(&self, symbol: Symbol, used: SrcSpan) -> Option<SrcSpan> {
         let mut last = None;
         walk::stmts(self.ast, &mut |stmt| {

@@ -17,7 +17,7 @@ impl Analyzer<'_> {
             ExprKind::Float(value) => Value::Number(Number::float(*value)),
             ExprKind::Quantity { value, unit } => {
                 let scaled = value * unit.factor;
-                let whole = unit.dimension != Dimension::NONE && scaled.fract() == 0.0 && scaled.abs() < 9e15;
+                let whole = unit.dimension != Dimension::NONE && scaled.fract() == 0.0 && scaled.abs() < LARGEST_WHOLE;
                 let value = if whole { Scalar::Int(scaled as i64) } else { Scalar::Float(scaled) };
                 let origin = if unit.name == "%" { NumberOrigin::Percent } else { NumberOrigin::Plain };
                 Value::Number(Number { value, dimension: unit.dimension, origin })

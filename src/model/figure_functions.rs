@@ -159,7 +159,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// The statistic with this name, or with this name in other tools.
+/// The statistic with this name, or with this name in other tools; `None` if no statistic has it.
 fn statistic_of(name: &str) -> Option<&'static str> {
     let known = Statistic::from_name(name).map(Statistic::name);
     known.or(match name {

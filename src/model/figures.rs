@@ -336,7 +336,7 @@ impl<'a> Analyzer<'a> {
     }
 
     /// The first stream, label or phase that an expression names without a metric: its text, its kind, and its
-    /// location.
+    /// location. `None` if it names none.
     fn mentioned_set(&self, expr: &Expr) -> Option<(String, &'static str, SrcSpan)> {
         let mut found = None;
         walk::expr(expr, &mut |part| {
@@ -409,7 +409,8 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Returns `memory` or `device` if the expression is that name and the file does not declare it.
+    /// Returns `memory` or `device` if the expression is that name and the file does not declare it; `None` for any
+    /// other expression.
     fn owner(&self, base: &Expr) -> Option<&str> {
         let symbol = base.as_name().filter(|&symbol| self.scopes.get(symbol).is_none())?;
         Some(self.names.name(symbol)).filter(|name| OWNERS.contains(name) && self.metric(symbol).is_none())

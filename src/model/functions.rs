@@ -11,7 +11,7 @@ use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
-use super::value::{Number, NumberOrigin, Scalar, Value};
+use super::value::{LARGEST_WHOLE, Number, NumberOrigin, Scalar, Value};
 
 /// Every function of plain values. `map` has the elementwise ones too.
 pub const FUNCTIONS: &[&str] = &[
@@ -325,5 +325,5 @@ pub(super) fn unknown_function_help(name: &str, is_def: bool, args: &[Expr], nam
 }
 
 fn whole_or_float(value: f64) -> Scalar {
-    if value.abs() < 9e15 { Scalar::Int(value as i64) } else { Scalar::Float(value) }
+    if value.abs() < LARGEST_WHOLE { Scalar::Int(value as i64) } else { Scalar::Float(value) }
 }

@@ -96,7 +96,7 @@ impl Family {
         (self.in_order > 0 && self.in_order == self.order.len()).then_some((self.first, last))
     }
 
-    /// Adds a member. Returns an existing member with the same index.
+    /// Adds a member. Returns an existing member with the same index; `None` if the index is new.
     fn add(&mut self, label: LabelId, labels: &[Label]) -> Option<LabelId> {
         let index = &labels[label.index()].index;
         let known = self.find(index, labels);

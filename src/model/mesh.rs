@@ -227,7 +227,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// The first group that is in a list twice.
+/// The first group that is in a list twice; `None` if all differ.
 fn repeated(list: &[GroupId]) -> Option<GroupId> {
     list.iter().enumerate().find(|(place, group)| list[..*place].contains(group)).map(|(_, group)| *group)
 }

@@ -152,7 +152,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// An expression that is a bare word but not one of the listed words.
+    /// Returns the word of an expression that is a bare, unlisted word; `None` for other expressions, or without listed words.
     fn unlisted_word(&self, expr: &Expr, words: &[Symbol]) -> Option<Symbol> {
         expr.as_name().filter(|symbol| {
             !words.is_empty()

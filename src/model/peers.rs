@@ -255,7 +255,8 @@ fn buffers(program: &Program) -> FxHashMap<(String, u32), MemoryId> {
         .collect()
 }
 
-/// Reports two unordered accesses to the same elements of a rank in one copy, at least one of which is a write.
+/// Returns the error for two unordered accesses to the same elements of a rank in one copy, at least one of which is a
+/// write; `None` if there are none.
 fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[CopyArrival]) -> Option<ModelError> {
     let program = &programs[copy.rank];
     let slice = |view: ViewId| program.view_text(view);

@@ -74,7 +74,7 @@ impl Analyzer<'_> {
         spec
     }
 
-    /// Names of the groups for which a collective would have the given output, for a message.
+    /// Names of the groups for which a collective would have the given output, for a message; `None` if no group fits.
     fn fitting_groups(&self, question: &ops::Call) -> Option<String> {
         let groups = (1..self.program.groups.len()).map(GroupId::from);
         let fitting = groups.filter(|&group| {

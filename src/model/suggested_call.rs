@@ -500,7 +500,7 @@ fn is_required(option: &OptionSpec) -> bool {
     matches!(option.default, Preset::Required)
 }
 
-/// Removes the first option that satisfies `asked`.
+/// Removes the first option that satisfies `asked`, and returns it; `None` if no option does.
 fn take_first(left: &mut Vec<&'static OptionSpec>, asked: impl Fn(&OptionSpec) -> bool) -> Option<&'static OptionSpec> {
     let index = left.iter().position(|option| asked(option))?;
     Some(left.remove(index))

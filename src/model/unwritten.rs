@@ -104,7 +104,7 @@ impl Written<'_> {
         }
     }
 
-    /// The first slice that the operation reads with an unwritten part, and that part.
+    /// The first slice that the operation reads with an unwritten part, and that part; `None` if all inputs are written.
     fn missing(&self, step: &Step, op: OpId, left: &mut usize) -> Option<(ViewId, Region)> {
         step.inputs(op).iter().find_map(|&view| {
             let memory = self.program.views.memory(view);

@@ -117,7 +117,7 @@ pub enum Value {
     /// A tensor type: `bf16[4, 8]`. Boxed, since values are moved often.
     Type(DType, Box<Dims>),
     List(Arc<Vec<Value>>),
-    /// Whole numbers from `start` to `end`, excluding the end; in descending order if reversed.
+    /// Whole numbers from `from` up to `to`, which is excluded; in descending order if `reversed`.
     Range {
         from: i64,
         to: i64,

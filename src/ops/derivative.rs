@@ -121,7 +121,7 @@ impl NodeMaker {
         self.multiply(factor, x)
     }
 
-    /// `1 - x`.
+    /// Returns the node of `1 - x`; `None` if the expression becomes too long.
     fn rest(&mut self, x: u16) -> Option<u16> {
         let one = self.constant(1.0)?;
         self.push_binary(Binary::Subtract, one, x)
@@ -135,7 +135,7 @@ impl NodeMaker {
         Some(())
     }
 
-    /// `exp(factor * x²)`.
+    /// Returns the node of `exp(factor * x²)`; `None` if the expression becomes too long.
     fn bell(&mut self, factor: f64, x: u16) -> Option<u16> {
         let square = self.push_binary(Binary::Multiply, x, x)?;
         let scaled = self.scale(factor, square)?;
@@ -255,7 +255,8 @@ impl NodeMaker {
         })
     }
 
-    /// Gradient of `pow(x, y)` by `x`: `y * pow(x, y - 1)`, or zero where `y` is zero.
+    /// Gradient of `pow(x, y)` by `x`: `y * pow(x, y - 1)`, or zero where `y` is zero; `None` if the
+    /// expression becomes too long.
     fn power(&mut self, gradient: u16, x: u16, y: u16) -> Option<u16> {
         if self.is(y, 2.0) {
             let doubled = self.scale(2.0, x)?;
@@ -269,7 +270,8 @@ impl NodeMaker {
         self.push(ExprNode::Select(y, product, zero))
     }
 
-    /// Gradient of `pow(x, y)`, with this value, by `y`: `value * log(x)`, or zero where `x` is zero.
+    /// Gradient of `pow(x, y)`, with this value, by `y`: `value * log(x)`, or zero where `x` is zero;
+    /// `None` if the expression becomes too long.
     fn exponent(&mut self, gradient: u16, x: u16, value: u16) -> Option<u16> {
         let (logarithm, zero) = (self.push_unary(Unary::Log, x)?, self.constant(0.0)?);
         let slope = self.multiply(value, logarithm)?;

@@ -147,7 +147,8 @@ fn joined_maps(related: &Related, first: &Elementwise, second: &Elementwise) -> 
     joined.computes_as(related)
 }
 
-/// Fuses an elementwise operation into a row-wise operation or a reduction that reads its result.
+/// Fuses an elementwise operation into a row-wise operation or a reduction that reads its result; `None` if the
+/// operations are others. The inner error says why a fusion is refused.
 fn reduced(related: &Related) -> Option<Result<Joined, NotFused>> {
     let first = Elementwise::of(related.first)?;
     let identity = Expression::identity();
@@ -317,8 +318,8 @@ impl<'a> ChainMember<'a> {
         }
     }
 
-    /// Adds the link's expression to another one. Returns the node of the core's operand, `None` without a core, and
-    /// those of the outputs.
+    /// Adds the link's expression to another one. Returns the node of the core's operand (`None` without a core) and
+    /// those of the outputs; `None` if the expression becomes too long.
     fn graft(&self, all: &mut Expression, core: u16, inputs: Vec<u16>) -> Option<(Option<u16>, Vec<u16>)> {
         let inputs: Vec<u16> = self.core.map(|_| core).into_iter().chain(inputs).collect();
         let mut results = all.graft(&self.expression, &inputs)?;
@@ -326,7 +327,8 @@ impl<'a> ChainMember<'a> {
     }
 }
 
-/// Fuses a softmax, norm or sum of rows with an elementwise operation before or after it.
+/// Fuses a softmax, norm or sum of rows with an elementwise operation before or after it; `None` if the operations are
+/// others. The inner error says why a fusion is refused.
 fn along_rows(related: &Related) -> Option<Result<Joined, NotFused>> {
     let (first, second) = (ChainMember::of(related.first)?, ChainMember::of(related.second)?);
     let (core, rows) = match (first.core, second.core) {

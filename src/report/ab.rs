@@ -107,7 +107,7 @@ fn sentence(record: &AbRecord, judged: &AbResult) -> String {
         Verdict::CannotTell => format!(
             "Cannot tell: the interval contains both differences that matter ({threshold} and more) and differences that \
              do not. `--rounds {}` would halve it.",
-            4 * record.rounds
+            record.rounds.saturating_mul(4)
         ),
     }
 }

@@ -87,7 +87,7 @@ fn ranges(units: &[UnitBlocks]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for UnitBlocks { unit, .. } in units {
         match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == *unit => *last = *unit,
+            Some((_, last)) if unit.checked_sub(1) == Some(*last) => *last = *unit,
             _ => ranges.push((*unit, *unit)),
         }
     }

@@ -192,7 +192,7 @@ fn clocks(variant: &Variant) -> String {
     }
 }
 
-/// A percentage with two significant digits.
+/// Formats a share in percent: whole from 10 % on, with two significant digits below.
 pub(super) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     let digits = if percent >= 10.0 {

@@ -113,7 +113,8 @@ fn row(declared: &SuiteTable, cases: &[&Case]) -> Vec<Option<CellValue>> {
     cells.into_values().collect()
 }
 
-/// A metric, or a statistic of the time of an iteration, in SI units, from the last variant that has it.
+/// A metric, or a statistic of the time of an iteration, in SI units, from the last variant that has it; `None` if
+/// none has.
 fn figure(record: &RunRecord, name: &str) -> Option<f64> {
     let variants = || record.variants.iter().rev();
     match name.strip_prefix("time") {
@@ -125,7 +126,7 @@ fn figure(record: &RunRecord, name: &str) -> Option<f64> {
     }
 }
 
-/// A statistic by its name in the language, in seconds.
+/// A statistic by its name in the language, in seconds; `None` if it is unknown or has no value.
 fn statistic(times: &Times, name: &str) -> Option<f64> {
     let named = |(field, value): (&str, _)| (field.strip_suffix("_ns") == Some(name)).then_some(value);
     times.statistics().into_iter().find_map(named).flatten().map(|time| time.seconds())

@@ -239,7 +239,7 @@ fn declaration<'a>(tokens: &'a [Token], from: usize, text: &str, base: u32) -> &
 }
 
 /// The index in `open` of the bracket that `bracket` closes: the innermost one of its kind, but preferably the
-/// innermost brace on a line with this `indentation`.
+/// innermost brace on a line with this `indentation`. `None` if no open bracket fits.
 fn partner(open: &[(usize, u8)], indentations: &[usize], bracket: u8, indentation: Option<usize>) -> Option<usize> {
     let fitting = |&place: &usize| fits(open[place].1, bracket);
     let innermost = (0..open.len()).rev().find(fitting)?;

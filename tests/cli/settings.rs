@@ -103,6 +103,8 @@ fn variables_reach_the_process() {
     sandbox.write("a.aorta", "step { nop() }\nexpect time > 1s");
     let arguments = ["--backend", "sim", "--env", "CUDA_A=1"];
     assert_eq!(sandbox.run(&[&["exec", "a.aorta"], &arguments[..]].concat()).code, Some(1));
+    let after_option = [&["--diagnostics", "json", "exec", "a.aorta"], &arguments[..]].concat();
+    assert_eq!(sandbox.run(&after_option).code, Some(1), "an option precedes the command");
     assert_eq!(sandbox.run(&[&["exec", "b.aorta"], &arguments[..]].concat()).code, Some(2));
 }
 

@@ -40,10 +40,8 @@ pub fn is_named() -> bool {
 /// list of cases. A command that names tests runs them.
 #[track_caller]
 pub fn is_due() -> bool {
-    let place = Location::caller();
-    let mut hasher = DefaultHasher::new();
-    (place.file(), thread::current().name()).hash(&mut hasher);
-    let is_due = is_full() || is_named() || (hasher.finish() as usize % TWELFTH + turn()).is_multiple_of(TWELFTH);
+    let place = place((Location::caller().file(), thread::current().name()));
+    let is_due = is_full() || is_named() || (place + turn()).is_multiple_of(TWELFTH);
     if !is_due {
         println!("skipped: `cargo test` takes this test in one of {TWELFTH} revisions, and if it is named");
     }
@@ -75,6 +73,7 @@ pub fn draws(all: u32) -> u32 {
 }
 
 /// Cases of a list that a test takes, in their order; at least one.
+#[track_caller]
 pub fn chosen<T>(all: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
     one_in(share(), all)
 }
@@ -85,6 +84,7 @@ pub fn due_draws(all: u32) -> u32 {
 }
 
 /// Cases of a list of which CI takes all, in their order: a twelfth in a plain `cargo test` that does not name the test; at least one.
+#[track_caller]
 pub fn due<T>(all: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
     one_in(due_share(), all)
 }
@@ -94,12 +94,21 @@ fn due_share() -> usize {
     if is_full() || is_named() { 1 } else { TWELFTH }
 }
 
-/// Returns every `share`-th case of a list, at least one. Each revision begins at another case.
+/// Returns every `share`-th case of a list, at least one. Each revision begins at another case, and so do tests of
+/// different files: no revision gives the dearest case to all of them.
+#[track_caller]
 fn one_in<T>(share: usize, all: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
     let all: Vec<T> = all.into_iter().collect();
     let step = share.min(all.len()).max(1);
-    let first = if step == 1 { 0 } else { turn() % step };
+    let first = if step == 1 { 0 } else { (turn() + place(Location::caller().file())) % step };
     all.into_iter().skip(first).step_by(step)
+}
+
+/// A number below [`TWELFTH`] that differs between most inputs.
+fn place(input: impl Hash) -> usize {
+    let mut hasher = DefaultHasher::new();
+    input.hash(&mut hasher);
+    hasher.finish() as usize % TWELFTH
 }
 
 /// Members that together have every feature, and one of `share` others, in their order. With `AORTA_LONG`, all members.

@@ -37,17 +37,26 @@ impl Flags {
         if image.crossings == 0 {
             return Ok(Flags::default());
         }
-        let bytes = bytes(image, ranks);
-        let mut flags = Flags { device: 0, host: api.allocate_pinned(bytes)?, shared: None };
-        // SAFETY: the memory was allocated with that many bytes, and nothing uses it yet.
-        unsafe { std::ptr::write_bytes(flags.host as *mut u8, 0, bytes as usize) };
-        if A::STEPS_ON_STREAMS {
-            flags.device = api.allocate(bytes)?;
-            // SAFETY: as above.
-            unsafe { api.memset(flags.device, 0, bytes, stream)? };
+        let mut flags = Flags::default();
+        let lowered = flags.lower(api, bytes(image, ranks), stream);
+        if lowered.is_err() {
+            // SAFETY: no rank knows the flags yet.
+            unsafe { flags.free(api) };
         }
-        api.synchronize()?;
-        Ok(flags)
+        lowered.map(|()| flags)
+    }
+
+    /// Allocates flags of `bytes` bytes, and lowers all.
+    fn lower<A: Api>(&mut self, api: &A, bytes: u64, stream: Stream) -> Call {
+        self.host = api.allocate_pinned(bytes)?;
+        // SAFETY: the memory was allocated with that many bytes, and nothing uses it yet.
+        unsafe { std::ptr::write_bytes(self.host as *mut u8, 0, bytes as usize) };
+        if A::STEPS_ON_STREAMS {
+            self.device = api.allocate(bytes)?;
+            // SAFETY: as above.
+            unsafe { api.memset(self.device, 0, bytes, stream)? };
+        }
+        api.synchronize()
     }
 
     /// Creates the flags of a rank that has a process of its own, in memory that other processes can open.

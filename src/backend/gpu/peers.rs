@@ -259,7 +259,7 @@ pub fn notes<A: Api>(devices: &PeerDevices<A>, image: &Image) -> Result<Vec<Stri
     Ok(notes)
 }
 
-/// A note on how many copies to other ranks share the synchronization of the copy before.
+/// A note on how many copies to other ranks share the synchronization of the copy before; `None` if no copy does.
 fn shared<A: Api>(devices: &PeerDevices<A>, image: &Image, own: &PeerDevice<A>) -> Result<Option<String>, ExecError> {
     let (mut shared, mut all) = (0, 0);
     for op in &image.ops {

@@ -79,7 +79,8 @@ struct TaskState {
     left_out: f64,
     /// Stamps that are recorded at the start and at the end of the task.
     observed: [Option<u32>; 2],
-    /// Lane, and whether start and end of the task count as those of an operation; `None` if neither counts.
+    /// Lane whose progress the task changes, and whether its start and its end count as those of an operation; `None` if
+    /// neither does.
     counted: Option<(u32, [bool; 2])>,
 }
 

@@ -143,8 +143,8 @@ impl<'a> AbRun<'a> {
     }
 
     fn start(&mut self, side: AbSide) -> Result<WarmedUp, Failure> {
-        let (processes, ready) = SideProcess::start(&self.plan.sides[side as usize], self.interrupt)?;
-        self.processes[side as usize] = Some(processes);
+        let (process, ready) = SideProcess::start(&self.plan.sides[side as usize], self.interrupt)?;
+        self.processes[side as usize] = Some(process);
         Ok(ready)
     }
 
@@ -238,9 +238,8 @@ impl<'a> AbRun<'a> {
     /// Measures a block in the side's running process.
     fn block(&mut self, side: AbSide, iterations: u64) -> Result<BlockResult, Failure> {
         let expected = self.expected[side as usize] * u32::try_from(iterations).unwrap_or(u32::MAX);
-        let processes =
-            self.processes[side as usize].as_mut().expect("a block is requested of a side whose processes run");
-        processes.block(iterations, expected, self.interrupt)
+        let process = self.processes[side as usize].as_mut().expect("the side has a running process");
+        process.block(iterations, expected, self.interrupt)
     }
 
     /// Number of iterations that fill a block's target duration on the slower side; the minimum if times do not vary.

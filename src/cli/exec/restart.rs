@@ -1,5 +1,6 @@
 //! Starts the command again with a different environment.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 
 use crate::cli::CliResult;
@@ -12,9 +13,10 @@ pub(super) fn restart(flags: &[&str], variables: &[String]) -> CliResult {
     let failed = |why: std::io::Error| InputError::NoRestart { why: why.to_string() };
     let program = std::env::current_exe().map_err(failed)?;
     let mut command = std::process::Command::new(program);
-    let mut arguments = std::env::args_os().skip(1);
-    // Flags go directly after `exec`, because `--` may follow.
-    command.args(arguments.next()).args(flags).args(arguments);
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    // Flags go directly after `exec`, because `--` may follow. Options of every command may precede it; none has this value.
+    let exec = arguments.iter().position(|argument| argument == "exec").map_or(0, |at| at + 1);
+    command.args(&arguments[..exec]).args(flags).args(&arguments[exec..]);
     for variable in variables {
         let Some((name, value)) = variable.split_once('=').filter(|(name, _)| !name.is_empty()) else {
             return Err(InputError::NoVariable { given: variable.clone() }.into());

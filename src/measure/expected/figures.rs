@@ -171,7 +171,7 @@ fn all_of(record: &RunRecord, variant: &Variant, categories: &[&str]) -> bool {
 }
 
 /// The metric of the workload that the range names. A shipped range applies to the shipped workload only, since other
-/// files may use its name.
+/// files may use its name. `None` if the range is not for this workload, or if the record lacks the metric.
 fn metric(record: &RunRecord, variant: &Variant, range: &NormalRange, shipped: bool) -> Option<ExpectedRecord> {
     let workload = &record.workload;
     let name = workload.name.rsplit('/').next().unwrap_or(&workload.name);

@@ -545,7 +545,7 @@ struct Chunk {
     starts: Vec<u64>,
 }
 
-/// Returns the products whose launches take the least time by the model.
+/// Returns the products whose launches take the least time by the model; `None` without forms.
 fn fastest(mut forms: Vec<Composed>) -> Option<Composed> {
     if forms.len() <= 1 {
         return forms.pop();

@@ -102,7 +102,7 @@ impl Tiles {
         Tiles { blocks: self.blocks * splits, longest: self.longest.div_ceil(splits), ..self }
     }
 
-    /// The same tiles, where one block has those of several.
+    /// Returns the tiles of a grid in which one block processes the tiles of `blocks` of these.
     pub fn joined(self, blocks: u64) -> Tiles {
         Tiles { blocks: self.blocks.div_ceil(blocks), longest: self.longest * blocks, ..self }
     }

@@ -69,7 +69,7 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Returns the division if these kernels take less time than that for few rows.
+    /// Returns the division; `None` if these kernels do not apply, or if the kernel for few rows is faster.
     pub fn of(spec: &Spec, shape: &Shape, few: &Few) -> Option<Fold> {
         let (rows, ..) = shape.product();
         let size = spec.inputs[0].dtype.compute().size();

@@ -37,7 +37,7 @@ const LARGER_BLOCK: u64 = 512;
 const MANY_STEPS: u64 = 128;
 
 impl Kernels {
-    /// The columns that blocks of a kernel join, if they do.
+    /// Columns whose elements the blocks of a task's kernel combine first; `None` if its blocks combine none.
     pub(super) fn columns(&self, task: Task) -> Option<Columns> {
         if !task.finds() || self.grid.strides[0][2] != 1 {
             return None;

@@ -24,8 +24,8 @@ const MAX_RUN: u64 = 8;
 const PLACE: u64 = 4;
 
 impl Kernels {
-    /// The planes that a block holds, if they fit and if neither single threads compute the gradients of cells nor several threads read
-    /// the whole packs of a window as fast.
+    /// The planes that a block holds; `None` if they do not fit, or if single threads that compute the gradients of cells, or several
+    /// threads that read the whole packs of a window, are as fast.
     pub(super) fn held(&self) -> Option<HeldPlanes> {
         let is_worth = match self.grid.is_partition() {
             true => self.windows() >= FEW_THREADS,

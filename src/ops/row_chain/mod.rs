@@ -28,8 +28,8 @@ named! {
     }
 }
 
-/// A core with expressions before and after it. In the spec's expression, input 0 is the core's result and the next
-/// inputs are the spec's; output 0 is the core's operand and the next outputs are the spec's.
+/// A softmax, norm or sum of rows with an expression before and after it. Inputs of the spec's expression: 0 is the
+/// core's result, the next ones are the spec's. Outputs: 0 is the core's operand, the next ones are the spec's.
 pub struct RowChain(Core);
 
 /// The chain with each core, in the order of [`Core::ALL`].

@@ -134,7 +134,8 @@ fn is_plain(spec: &Spec) -> bool {
         && spec.attrs.word("epilogue") == "none"
 }
 
-/// The product whose results the softmax reads, through factors, a mask and casts that nothing else reads.
+/// The product whose results the softmax reads, through factors, a mask and casts that nothing else reads; `None` if the
+/// operations have another form.
 fn scores(scene: &Scene, softmax: OpId, chain: &mut AttentionChain) -> Option<OpId> {
     let mut reader = InputUse { op: softmax, input: 0 };
     loop {
@@ -150,7 +151,7 @@ fn scores(scene: &Scene, softmax: OpId, chain: &mut AttentionChain) -> Option<Op
     }
 }
 
-/// The operand of a cast, or of a `map` that is a factor with or without a mask.
+/// The operand of a cast, or of a `map` that is a factor with or without a mask; `None` for other operations.
 fn before(scene: &Scene, op: OpId, chain: &mut AttentionChain) -> Option<InputUse> {
     if let Some(cast) = scene.named(op, "cast") {
         chain.ops.push(op);
@@ -162,7 +163,7 @@ fn before(scene: &Scene, op: OpId, chain: &mut AttentionChain) -> Option<InputUs
     Some(InputUse { op, input: factor.input })
 }
 
-/// The product that reads the softmax's results, perhaps through a cast.
+/// The product that reads the softmax's results, perhaps through a cast; `None` if the operations have another form.
 fn weighed(scene: &Scene, softmax: OpId, chain: &mut AttentionChain) -> Option<OpId> {
     let mut op = softmax;
     loop {

@@ -28,7 +28,8 @@ fn holds_all(to: DType, from: DType) -> bool {
     to == from || to.is_float() && from.is_float() && to.size() > from.size() && finer()
 }
 
-/// A cast to a type that holds all values, and back: readers of the result can read the original.
+/// A cast to a type that holds all values, and back: readers of the result can read the original; `None` if the operation is no such
+/// cast.
 fn round_trip(scene: &Scene, op: OpId) -> Option<Savings> {
     let (wide, narrow) = types(scene.spec(op)?);
     // A cast to the same type is a round trip by itself.
@@ -67,7 +68,8 @@ fn overwrites(scene: &Scene, reader: InputUse, view: ViewId) -> bool {
     scene.step.outputs(reader.op).iter().any(|&output| scene.program.views.overlap(output, view))
 }
 
-/// A cast to a wider type, all of whose readers take the narrower one and compute in the same precision.
+/// A cast to a wider type, all of whose readers take the narrower one and compute in the same precision; `None` if the
+/// operation is no such cast.
 fn widened(scene: &Scene, op: OpId) -> Option<Savings> {
     let (from, to) = types(scene.spec(op)?);
     if !holds_all(to, from) || from.compute() != to.compute() {
@@ -103,7 +105,7 @@ fn widened(scene: &Scene, op: OpId) -> Option<Savings> {
 }
 
 /// Returns the spec of an operation that reads the inputs of its casts instead of their results, for all casts from `from`
-/// to `to` before it, and these casts.
+/// to `to` before it, and these casts; `None` without such casts.
 fn narrowed(scene: &Scene, op: OpId, from: DType, to: DType) -> Option<(Spec, Vec<OpId>)> {
     let spec = scene.spec(op).filter(|spec| spec.threads.is_none())?;
     let mut inputs = spec.inputs.clone();

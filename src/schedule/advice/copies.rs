@@ -13,7 +13,7 @@ pub fn find(scene: &Scene) -> Vec<Savings> {
 }
 
 /// The readers of a copy's result, if they can read the original in its place: all on the copy's stream, and before the
-/// original is overwritten.
+/// original is overwritten. `None` if one of them cannot.
 fn readers<'a>(scene: &Scene<'a>, op: OpId) -> Option<&'a [InputUse]> {
     let spec = scene.spec(op).filter(|spec| spec.threads.is_none())?;
     let (from, to) = (&spec.inputs[0], &spec.outputs[0]);

@@ -86,7 +86,8 @@ impl<'a> Scene<'a> {
         self.flow.source(self.slot, reader).filter(|(_, output)| *output == 0).map(|(op, _)| op)
     }
 
-    /// The readers of an operation's first output, each of which reads all of it; `None` if there are none, or others.
+    /// The readers of an operation's first output, each of which reads all of it; `None` if nothing reads it, or if a reader
+    /// reads only a part.
     pub fn readers(&self, op: OpId) -> Option<&'a [InputUse]> {
         let readers = self.flow.readers(self.slot, op, 0)?;
         let whole = readers.iter().all(|&reader| self.source(reader) == Some(op));

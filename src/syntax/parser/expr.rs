@@ -298,7 +298,7 @@ impl<'a> Builder<'a> {
                     self.errors.push(SyntaxError::UnknownUnit {
                         unit: text.to_owned(),
                         at: name.span().into(),
-                        help: unit_help(&digits_text, text),
+                        help: Some(unit_help(&digits_text, text)),
                     });
                     return None;
                 };
@@ -352,13 +352,11 @@ pub(super) fn unquote(text: &str) -> String {
 }
 
 /// The unit that was probably meant, or where all units are listed.
-fn unit_help(number: &str, text: &str) -> Option<String> {
+fn unit_help(number: &str, text: &str) -> String {
     let meant = other_languages::unit(number, text);
     let near =
         || suggest::nearest(text, UNITS.iter().map(|unit| unit.name)).map(|near| format!("did you mean `{near}`?"));
-    meant.or_else(near).or_else(|| {
-        Some(
-            "units are `%`, `ns` to `s`, `B` to `TiB` and `TB`, `FLOP` to `TFLOP`, and rates such as `GB/s`".to_owned(),
-        )
+    meant.or_else(near).unwrap_or_else(|| {
+        "units are `%`, `ns` to `s`, `B` to `TiB` and `TB`, `FLOP` to `TFLOP`, and rates such as `GB/s`".to_owned()
     })
 }

@@ -63,7 +63,7 @@ impl FrontEnd {
     }
 
     /// Removes and returns the queue to serve next: the present one as long as its head is ready, then the one that has been ready for
-    /// the longest time. The choice is made when the launch before it begins.
+    /// the longest time. The choice is made when the launch before it begins. `None` if no queue is ready.
     fn next(&mut self) -> Option<u32> {
         let present = self.ready.iter().position(|&queue| Some(queue) == self.queue);
         self.ready.remove(present.unwrap_or(0))

@@ -102,7 +102,7 @@ fn what(digest: &mut Digest, what: EventKind) {
     digest.task(task);
 }
 
-/// `latest` is the largest number of stamps before a task, at least that of this one.
+/// Adds a task's state to a digest. `latest` is the largest number of stamps before any task up to this one.
 fn state(digest: &mut Digest, state: &TaskState, latest: u64) {
     let TaskState { action, placing, open, ready, followers, end, waiting, running, left_out, observed, counted } =
         state;
