@@ -132,6 +132,7 @@ impl Parsed {
             rank: 0,
             world,
             cycle: options.cycle,
+            cycle_multiple: 1,
             sync: options.sync,
             max_operations: options.max_operations,
             max_memory: options.max_memory,
@@ -207,6 +208,15 @@ fn all_ranks(
         step();
         settings.rank = rank;
         programs.push(model::try_analyze(ast, &settings)?.map_err(|errors| reporting.on_rank(errors, rank))?);
+    }
+    // Copies meet in the same slot of the cycle, so all ranks need a cycle of the same length.
+    let slots = model::slots(programs.iter());
+    if programs.iter().any(copies_to_others) {
+        settings.cycle_multiple = slots as u64;
+        for (rank, program) in (0..).zip(&mut programs).filter(|(_, program)| program.cycle.len() != slots) {
+            settings.rank = rank;
+            *program = model::try_analyze(ast, &settings)?.map_err(|errors| reporting.on_rank(errors, rank))?;
+        }
     }
     model::link(&mut programs).map_err(|errors| reporting.all(errors))?;
     let mut ranks = Vec::with_capacity(world as usize);

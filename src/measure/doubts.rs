@@ -11,6 +11,9 @@ use super::warmup::relative_to_slot;
 /// Coefficient of variation above which a warning is given.
 const NOISE: f64 = 0.10;
 
+/// The same for simulated times, which have no noise.
+const PATTERN: f64 = 0.01;
+
 /// Share of independent samples below which a warning is given.
 const FEW: f64 = 1.0 / 3.0;
 
@@ -68,6 +71,17 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
     doubts
 }
 
+/// Warning about simulated times of a program with `slots` slots if they differ between iterations of a slot; otherwise `None`.
+pub fn simulated(name: &str, times: &Times, slots: usize) -> Option<String> {
+    let floats: Vec<f64> = times.samples_ns.iter().map(|time| time.0 as f64).collect();
+    let variation = slots::variation(&floats, slots).filter(|variation| *variation > PATTERN)?;
+    Some(format!(
+        "{name}: the simulated times vary by {:.0} % (standard deviation): iterations that wait for the host or for each other repeat \
+         a pattern; the median depends on the number of `--iterations`, the mean hardly does",
+        variation * 100.0
+    ))
+}
+
 /// Reason why the first unsteady variant of a record is unsteady; `None` if none is, or if it cannot be judged: a simulation,
 /// or a single iteration.
 pub fn unsteady(record: &RunRecord) -> Option<String> {
@@ -123,6 +137,15 @@ mod tests {
     #[test]
     fn a_steady_series_raises_none() {
         assert_eq!(doubts((0..100).map(|index| 1000 + index * 37 % 7), &SETTLED), "");
+    }
+
+    #[test]
+    fn simulated_times_that_alternate_are_a_pattern() {
+        let times = |spread: i64| Times::of(&(0..12).map(|index| Nanos(5000 + index % 2 * spread)).collect::<Vec<_>>());
+        let told = simulated("graph", &times(800), 1).unwrap();
+        assert!(told.starts_with("graph: the simulated times vary by 8 % (standard deviation): iterations"), "{told}");
+        assert_eq!(simulated("graph", &times(800), 2), None, "slots differ by the program");
+        assert_eq!(simulated("graph", &times(40), 1), None);
     }
 
     #[test]

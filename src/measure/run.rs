@@ -175,7 +175,11 @@ fn serials(
             blocks.failure.map_or(Ok(()), Err)?;
             let samples = blocks.samples.slowest;
             let name = format!("{}, on one stream", variant.mode.phrase());
-            warnings.extend(doubts::of(&name, &request.times(&samples), &warmup, session.slots()));
+            let times = request.times(&samples);
+            match request.backend.device().simulated {
+                true => warnings.extend(doubts::simulated(&name, &times, session.slots())),
+                false => warnings.extend(doubts::of(&name, &times, &warmup, session.slots())),
+            }
             let traces = match samples.stopped {
                 true => Vec::new(),
                 false => session.observe(request.observation(variant.mode), request.control)?,

@@ -79,8 +79,11 @@ pub fn record(
     let ungated = ungated.as_ref().map(|samples| request.times(samples));
     let name = mode.phrase();
     warnings.extend(refused.as_ref().map(|why| format!("{name}: the time has no value, since {why}")));
-    warnings.extend(doubts::of(name, &time, warmup, request.slots()));
     let device = request.backend.device();
+    match device.simulated {
+        true => warnings.extend(doubts::simulated(name, &time, request.slots())),
+        false => warnings.extend(doubts::of(name, &time, warmup, request.slots())),
+    }
     let simulated_host = request.profile.filter(|_| device.simulated).map(|profile| &profile.host);
     let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref(), simulated_host);
     // A gated iteration does not wait for the host.

@@ -30,17 +30,22 @@ pub(super) struct Builtins {
 }
 
 /// Dependence of the program on the iteration's number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct CycleUse {
     /// True if the number itself is used, so that all iterations may differ.
     pub all: bool,
-    /// Least common multiple of the divisors in `iteration % n`; `None` if there is none.
-    modulus: Option<u64>,
+    /// Least common multiple of the divisors in `iteration % n`.
+    modulus: u64,
 }
 
 impl CycleUse {
+    /// A program that repeats after this many iterations.
+    fn multiple_of(iterations: u64) -> Self {
+        CycleUse { all: false, modulus: iterations.max(1) }
+    }
+
     pub fn add(&mut self, modulus: i64) {
-        self.modulus = lcm(self.modulus.unwrap_or(1), modulus.unsigned_abs()).or(Some(u64::MAX));
+        self.modulus = lcm(self.modulus, modulus.unsigned_abs()).unwrap_or(u64::MAX);
     }
 
     /// Number of iterations after which everything repeats if the number itself is used.
@@ -51,10 +56,9 @@ impl CycleUse {
     /// Number of iterations after which everything repeats: a multiple of all divisors, and at least `base` if the
     /// number itself is used.
     pub fn cycle(&self, base: u64) -> u64 {
-        let modulus = self.modulus.unwrap_or(1);
         match self.all {
-            false => modulus,
-            true => base.max(1).checked_next_multiple_of(modulus).unwrap_or(u64::MAX),
+            false => self.modulus,
+            true => base.max(1).checked_next_multiple_of(self.modulus).unwrap_or(u64::MAX),
         }
     }
 }
@@ -134,7 +138,7 @@ impl<'a> Analyzer<'a> {
             kernels: FxHashMap::default(),
             products: FxHashMap::default(),
             iteration: None,
-            cycle_use: CycleUse::default(),
+            cycle_use: CycleUse::multiple_of(options.cycle_multiple),
             around: Around::default(),
             draws: Vec::new(),
             slots: None,

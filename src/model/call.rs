@@ -1,6 +1,6 @@
 //! Calls of operations: evaluates operands and options, and infers outputs.
 
-use crate::base::{LabelId, OpId, SrcSpan, ViewId, counted};
+use crate::base::{LabelId, OpId, SpecId, SrcSpan, ViewId, counted};
 use crate::ops::{self, Attrs, Input, Operation, Property, Team, usage};
 use crate::syntax::ast::*;
 use crate::syntax::written;
@@ -11,6 +11,7 @@ use super::error::{ModelError, PeerError};
 use super::expand::{Expansion, OutputState};
 use super::labels::LabelData;
 use super::lower::Lowering;
+use super::mesh::WORLD;
 use super::program::{After, MemoryKind, NewOp, OpKind};
 use super::value::Value;
 
@@ -191,12 +192,46 @@ impl<'a> Analyzer<'a> {
     /// Expands a call of an operation. Returns `None` if it has an error.
     fn operation(&mut self, place: usize, call: &'a Call, operands: &mut Inputs) -> Option<()> {
         let operation = ops::CATALOGUE[place];
+        let peer = self.peer(operation, call);
+        if !matches!(peer, Ok(Some(None))) {
+            return self.expand_operation(place, call, peer, operands);
+        }
+        // The slices of a rank that sends nothing need not exist there. Where they do, a label has the output of its copy.
+        let bad_names = self.bad_names.clone();
+        self.mistakes.is_muted = true;
+        let done = self.expand_operation(place, call, peer, operands);
+        self.mistakes.is_muted = false;
+        self.bad_names = bad_names;
+        done.or_else(|| self.receive(call))
+    }
+
+    /// Expands a copy to another rank on a rank that sends nothing.
+    fn receive(&mut self, call: &'a Call) -> Option<()> {
+        let spec = ops::PeerCopy::of(None, Vec::new(), self.team(WORLD));
+        let spec = SpecId::from(self.program.specs.insert_full(spec).0);
+        let label = self.open_label(call);
+        if let Some(op) = self.push_op(OpKind::Run(spec), call.span, label, &[], &[]) {
+            self.expansion.step.push_peer(None);
+            if let Some(label) = label {
+                self.close_label(call, label, LabelData::operation(op));
+            }
+        }
+        Some(())
+    }
+
+    /// Expands a call of an operation, given the result of [`Analyzer::peer`]. Returns `None` if the call has an error.
+    fn expand_operation(
+        &mut self,
+        place: usize,
+        call: &'a Call,
+        peer: Result<Option<Option<u32>>, ()>,
+        operands: &mut Inputs,
+    ) -> Option<()> {
+        let operation = ops::CATALOGUE[place];
         if self.misplaced(operation, call)
             || !self.fits_host_stream(operation.name(), operation.has(Property::OnHost), call)
+            || !self.fits_device_stream(operation, call)
         {
-            return None;
-        }
-        if !self.fits_device_stream(operation, call) {
             return None;
         }
         let fits = self.fits_group(operation, call);
@@ -205,7 +240,6 @@ impl<'a> Analyzer<'a> {
         let options_good = self.op_options(operation, call, &mut operands.attrs);
         self.outputs(operation, call, &operands.attrs, &mut operands.outputs)?;
         let differ = self.outputs_differ(operation.name(), call, operands.outputs.iter().map(Some));
-        let peer = self.peer(operation, call);
         let group = group.filter(|_| fits && differ && options_good && !operands.failed)?;
         let peer = peer.ok()?;
         for (dtype, dims) in operation.own_inputs(&operands.attrs) {
@@ -254,7 +288,7 @@ impl<'a> Analyzer<'a> {
         // If adding the operation fails, a limit was exceeded, which has been reported.
         let op = self.push_op(OpKind::Run(spec), call.span, label, &operands.views, &operands.written);
         if let (Some(to), Some(_)) = (peer, op) {
-            self.expansion.step.push_peer(to, operands.written[0]);
+            self.expansion.step.push_peer(to.map(|to| (to, operands.written[0])));
         }
         if let (Some(label), Some(op)) = (label, op) {
             self.close_label(call, label, LabelData::operation(op));

@@ -15,7 +15,7 @@ use super::value::Value;
 
 /// The group of all ranks. A name bound to this group evaluates to the number of ranks, except where a group is
 /// expected.
-const WORLD: GroupId = GroupId(0);
+pub(super) const WORLD: GroupId = GroupId(0);
 
 /// Members of a group after a dot.
 pub(super) const MEMBERS: [&str; 2] = ["rank", "size"];

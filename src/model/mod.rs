@@ -117,6 +117,8 @@ pub struct AnalysisOptions {
     pub world: u32,
     /// Number of iterations to expand if the step depends on the iteration's number.
     pub cycle: u64,
+    /// The number of iterations to expand is a multiple of this.
+    pub cycle_multiple: u64,
     /// Replaces the step's own `sync`; `None` keeps it.
     pub sync: Option<Sync>,
     /// Maximum number of operations of an iteration.
@@ -145,6 +147,7 @@ impl Default for AnalysisOptions {
             rank: 0,
             world: 1,
             cycle: 64,
+            cycle_multiple: 1,
             sync: None,
             max_operations: 1 << 20,
             max_memory: 1 << 40,

@@ -93,8 +93,7 @@ struct SiteCopy {
     rank: usize,
     step: usize,
     op: OpId,
-    to: Option<u32>,
-    target: ViewId,
+    to: Option<(u32, ViewId)>,
 }
 
 /// Identifies a copy on all ranks: the slot, the statement, and how often it was executed before.
@@ -144,7 +143,7 @@ fn peer_copies(programs: &[Program]) -> BTreeMap<CopySite, BTreeMap<u32, SiteCop
             for peer in step.peers() {
                 let statement = step.op(peer.op).span.start;
                 let turn = turns.entry(statement).or_default();
-                let copy = SiteCopy { rank, step: index, op: peer.op, to: peer.to, target: peer.target };
+                let copy = SiteCopy { rank, step: index, op: peer.op, to: peer.to };
                 copies.entry((index, statement, *turn)).or_default().insert(rank as u32, copy);
                 *turn += 1;
             }
@@ -171,12 +170,12 @@ impl Linker {
         let errors_before = self.errors.len();
         let mut arrivals: BTreeMap<u32, Vec<CopyArrival>> = BTreeMap::new();
         for (&from, sender) in copies {
-            let Some(to) = sender.to else { continue };
+            let Some((to, target)) = sender.to else { continue };
             let Some(receiver) = copies.get(&to) else {
                 self.error(PeerError::Absent { sender: from, receiver: to, at: span(programs, sender).into() }.into());
                 continue;
             };
-            if let Some(view) = self.target(programs, (from, sender), (to, receiver)) {
+            if let Some(view) = self.arrival(programs, (from, sender, target), (to, receiver)) {
                 arrivals.entry(to).or_default().push(CopyArrival { from, view });
             }
         }
@@ -199,15 +198,14 @@ impl Linker {
         }
     }
 
-    /// Converts the slice that a sender writes to a slice of the receiver's memory.
-    fn target(
+    /// Converts the slice that a sender writes, as a slice of its own memory, to a slice of the receiver's memory.
+    fn arrival(
         &mut self,
         programs: &mut [Program],
-        (from, sender): (u32, &SiteCopy),
+        (from, sender, view): (u32, &SiteCopy, ViewId),
         (to, receiver): (u32, &SiteCopy),
     ) -> Option<ViewId> {
         let program = &programs[sender.rank];
-        let view = sender.target;
         if sender.rank == receiver.rank {
             return Some(view);
         }
@@ -268,8 +266,9 @@ fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[CopyArriv
             let help = "give each sender a part of its own: `copy(x -> y[rank] at 0)`";
             return Some(PeerError::Clash { what, help, at }.into());
         }
-        let read = program.cycle[copy.step].inputs(copy.op)[0];
-        if copy.to.is_some() && program.views.overlap(one.view, read) {
+        // A rank that sends nothing may have no input.
+        let read = program.cycle[copy.step].inputs(copy.op).first().copied().filter(|_| copy.to.is_some());
+        if let Some(read) = read.filter(|&read| program.views.overlap(one.view, read)) {
             let (from, sent) = (one.from, slice(read));
             let what =
                 format!("rank {from} writes `{}` of rank {rank}, which sends `{sent}` meanwhile", slice(one.view));
@@ -285,7 +284,7 @@ fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[CopyArriv
 fn replace(program: &mut Program, rank: u32, own: &SiteCopy, arrivals: &[CopyArrival]) {
     let step = &program.cycle[own.step];
     let OpKind::Run(id) = step.op(own.op).kind else { return };
-    if let (Some(to), [CopyArrival { from, .. }]) = (own.to, arrivals)
+    if let (Some((to, _)), [CopyArrival { from, .. }]) = (own.to, arrivals)
         && to == rank
         && *from == rank
     {
@@ -297,7 +296,7 @@ fn replace(program: &mut Program, rank: u32, own: &SiteCopy, arrivals: &[CopyArr
     let outputs: Vec<ViewId> = arrivals.iter().map(|arrival| arrival.view).collect();
     let tensors: Vec<(u32, Tensor)> =
         arrivals.iter().map(|arrival| (arrival.from, *program.views.tensor(arrival.view))).collect();
-    let spec = PeerCopy::of(own.to.map(|to| (to, copy)), tensors, team);
+    let spec = PeerCopy::of(own.to.map(|(to, _)| (to, copy)), tensors, team);
     let spec = SpecId::from(program.specs.insert_full(spec).0);
     program.cycle[own.step].replace(own.op, OpKind::Run(spec), &inputs, &outputs);
 }

@@ -237,10 +237,9 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub op: OpId,
-    /// The receiving rank; `None` if this rank sends nothing.
-    pub to: Option<u32>,
-    /// The slice that is written there, as a slice of this rank's buffer of the same name.
-    pub target: ViewId,
+    /// The receiving rank, and the slice that is written there as a slice of this rank's buffer of the same name; `None`
+    /// if this rank sends nothing.
+    pub to: Option<(u32, ViewId)>,
     /// Number of the copy, the same on all ranks that execute it; set by [`super::link`].
     pub crossing: u32,
 }
@@ -313,9 +312,9 @@ impl Step {
     }
 
     /// Marks the operation added last as a copy to another rank.
-    pub(super) fn push_peer(&mut self, to: Option<u32>, target: ViewId) {
+    pub(super) fn push_peer(&mut self, to: Option<(u32, ViewId)>) {
         let op = OpId::from(self.ops.len() - 1);
-        self.peers.push(Peer { op, to, target, crossing: 0 });
+        self.peers.push(Peer { op, to, crossing: 0 });
     }
 
     /// Copies to other ranks, in the order of the text.

@@ -73,7 +73,7 @@ impl Program {
             }
         }
         if let Some(peer) = step.peer(last) {
-            written.push_peer(peer.to, peer.target);
+            written.push_peer(peer.to);
             if let Some(new) = written.peers_mut().last_mut() {
                 *new = Peer { op: id, ..*peer };
             }

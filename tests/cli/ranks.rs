@@ -358,3 +358,24 @@ fn the_warning_of_observed_iterations_names_its_rank() {
     let named = warning.is_some_and(|line| line.starts_with("warning: as a graph, rank ") && !line.contains("rank 2"));
     assert!(named, "{both}");
 }
+
+/// Ranks whose cycles differ, and ranks on which the slices of a copy do not exist because they send nothing.
+#[test]
+fn copies_reach_ranks_that_send_nothing() {
+    let sandbox = Sandbox::new();
+    let files = [
+        "buffer a, b: f32[8]\nstep { copy(a -> b at 1 when rank == 0 and iteration % 2 == 0) map(b + 1 -> a) }\n",
+        "buffer a, b: f32[8]\nbuffer d: f32[3, 8]\nstep {\n  copy(a -> b at 1 when rank == 0)\n  \
+         if rank == 1 { map(b + 1 -> d[iteration % 3]) }\n}\n",
+        "buffer a: f32[2, 8]\nbuffer b: f32[1, 8]\nstep { copy(b[rank] -> a[rank + 1] at 1 when rank == 0) map(a * 2 -> a) }\n",
+    ];
+    for text in files {
+        sandbox.write("a.aorta", text);
+        let run = ["exec", "a.aorta", "--ranks", "2", "--backend", "host", "--verify", "--effort", "sanity"];
+        let printed = sandbox.good(&run);
+        assert!(printed.contains("verified against the CPU"), "{text}{printed}");
+    }
+    sandbox.write("a.aorta", "buffer a: f32[2, 8]\nbuffer b: f32[8]\nstep { copy(b -> a[rank * 2] at 1 - rank) }\n");
+    let Output { code, stderr, .. } = sandbox.run(&["check", "a.aorta", "--ranks", "2"]);
+    assert!(code == Some(2) && stderr.contains("on rank 1 of 2"), "{stderr}");
+}

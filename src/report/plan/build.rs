@@ -236,8 +236,7 @@ impl<'a> Builder<'a> {
 
     fn peer(&mut self, step: &Step, op: OpId) -> Option<Peer> {
         let crossing = ops::crossing(self.program.op_spec(step.op(op))?)?;
-        let target = self.slice(step.peer(op)?.target);
-        let to = crossing.sends.as_ref().map(|(to, _)| (*to, target));
+        let to = step.peer(op)?.to.map(|(to, target)| (to, self.slice(target)));
         Some(Peer { to, from: crossing.from.clone() })
     }
 
