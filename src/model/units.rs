@@ -27,13 +27,16 @@ impl Units {
         fits.then_some(Units::Share(share as u32))
     }
 
-    /// The number of compute units on a device with `all` of them, from 1 to `all`.
-    pub fn of(self, all: u32) -> u32 {
+    /// The number of compute units on a device with `all` of them on `chips` chips: at least one, and at most `all`. Each
+    /// chip contributes equally many, so that the number is rounded up to a multiple of `chips`, or down if there are no more.
+    pub fn of(self, all: u32, chips: u32) -> u32 {
         let wanted = match self {
             Units::Count(count) => count,
             Units::Share(share) => (u64::from(all) * u64::from(share)).div_ceil(u64::from(Self::WHOLE)) as u32,
         };
-        wanted.clamp(1, all.max(1))
+        let chips = chips.clamp(1, all.max(1));
+        let most = (all / chips * chips).max(1);
+        wanted.clamp(1, most).next_multiple_of(chips).min(most)
     }
 
     /// The number or the share in words, such as `64 units` or `25 % of the units`.
@@ -61,9 +64,13 @@ mod tests {
 
     #[test]
     fn a_share_refers_to_the_units_of_the_device() {
-        assert_eq!(Units::Share(250_000).of(304), 76);
-        assert_eq!(Units::Share(1).of(304), 1, "one at least");
-        assert_eq!(Units::Count(400).of(304), 304, "all at most");
+        assert_eq!(Units::Share(250_000).of(304, 1), 76);
+        assert_eq!(Units::Share(250_000).of(304, 8), 80, "10 of each of 8 chips");
+        assert_eq!(Units::Share(1).of(304, 1), 1, "one at least");
+        assert_eq!(Units::Count(400).of(304, 1), 304, "all at most");
+        assert_eq!(Units::Count(2).of(132, 8), 8);
+        assert_eq!(Units::Count(999).of(132, 8), 128, "whole multiples");
+        assert_eq!(Units::Count(2).of(0, 8), 1, "a device that says nothing");
         assert_eq!(Units::Share(125_000).text(), "12.5 % of the units");
     }
 }

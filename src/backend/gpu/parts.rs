@@ -10,15 +10,14 @@ pub struct UnitRange {
     pub count: u32,
 }
 
-/// Assigns the device's `all` units to streams, in order; `None` for a stream that requests no part. The size of a
-/// range is a multiple of `step`, so that each chip of the device contributes equally many units. A range that does not
-/// fit after the previous one starts at unit 0, and overlaps others.
-pub fn assign(wanted: impl IntoIterator<Item = Option<Units>>, all: u32, step: u32) -> Vec<Option<UnitRange>> {
-    let step = step.clamp(1, all.max(1));
-    let most = (all / step * step).max(1);
+/// Assigns the device's `all` units to streams, in order; `None` for a stream that requests no part. Each of `chips` chips
+/// contributes equally many units to a range. A range that does not fit after the previous one starts at unit 0, and
+/// overlaps others.
+pub fn assign(wanted: impl IntoIterator<Item = Option<Units>>, all: u32, chips: u32) -> Vec<Option<UnitRange>> {
+    let most = Units::Count(u32::MAX).of(all, chips);
     let mut next = 0;
     let mut part = |units: Units| {
-        let count = units.of(all).div_ceil(step).saturating_mul(step).min(most);
+        let count = units.of(all, chips);
         let first = if next + count > most { 0 } else { next };
         next = first + count;
         UnitRange { first, count }
@@ -41,8 +40,6 @@ mod tests {
         );
         let large = Some(Units::Count(200));
         assert_eq!(assign([large, large], 304, 8), [part(0, 200), part(0, 200)], "the second lies over the first");
-        assert_eq!(assign([Some(Units::Count(2))], 132, 8), [part(0, 8)]);
-        assert_eq!(assign([Some(Units::Count(999))], 132, 8), [part(0, 128)], "whole steps");
         assert_eq!(assign([large], 0, 8), [part(0, 1)], "a device that says nothing");
     }
 }

@@ -69,7 +69,7 @@ pub fn open(profile: &Profile, images: &[Image], notes: &[String], each: bool) -
     let ranks = images.iter().map(|image| image.rank).collect();
     let mut machine = SimMachine::new(profile, &lanes.collect::<Vec<_>>(), ranks, queues);
     for (lane, info) in (0..).zip(images.iter().flat_map(|image| &image.lanes)) {
-        let units = info.units.map(|units| units.of(profile.units.value() as u32));
+        let units = info.units.map(|units| units.of(profile.units.value() as u32, profile.chips.value() as u32));
         units.iter().for_each(|&units| machine.limit(lane, units));
     }
     let exchanges = Exchanges::new(images, profile);

@@ -19,6 +19,7 @@ mod world;
 use crate::base::Space;
 use crate::config::Profile;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, LoweredSpec, check_peers};
+use crate::model::Units;
 use crate::schedule::{self, Topology};
 
 pub use kernels::Compile;
@@ -77,6 +78,7 @@ impl Backend for Sim {
         if images.iter().any(|image| image.bytes[Space::Managed.index()] > 0) {
             notes.push("the time in which pages of `managed` memory move is not modelled".to_owned());
         }
+        notes.extend(other_units(&images[0], &self.profile));
         let lacks = |work: &LoweredSpec| schedule::lacks_format(&work.spec, &self.profile);
         if images.iter().flat_map(|image| &image.works).any(lacks) {
             notes.push(format!(
@@ -87,4 +89,17 @@ impl Backend for Sim {
         }
         Ok(driver::open(&self.profile, &images, &notes, self.each))
     }
+}
+/// Notes on the streams of a rank that get another number of compute units than they request.
+fn other_units(image: &Image, profile: &Profile) -> Vec<String> {
+    let (all, chips) = (profile.units.value() as u32, profile.chips.value() as u32);
+    let requests = image.lanes.iter().filter_map(|lane| Some((&lane.name, lane.units?)));
+    let others = requests.filter(|(_, units)| matches!(units, Units::Count(count) if *count != units.of(all, chips)));
+    let of_chips = if chips > 1 { format!(", as many of each of {chips} chips") } else { String::new() };
+    others
+        .map(|(name, units)| {
+            let (asked, given) = (units.text(), units.of(all, chips));
+            format!("stream {name}, which requests {asked}, is restricted to {given} of {all}{of_chips}")
+        })
+        .collect()
 }
