@@ -30,8 +30,8 @@ const HOPPER_COLUMNS: u64 = 64;
 const STAGES: u64 = 2;
 
 /// Number of blocks that an SM holds at the same time with `wgmma`. A thread has 64 scores and gradients of scores, up to 128 sums, and
-/// factors and addresses. A limit of registers for a third block makes the compiler store them in memory: gradients then take 5 to 18 %
-/// longer on an H200 (docs/measurements/2026-11-28-packed-gradients.md).
+/// factors and addresses. With a limit of registers for a third block, the compiler stores some of them in memory: gradients of packed
+/// sequences take 5 to 18 % longer on an H200, and dense ones 6 to 9 % less (docs/measurements/2026-11-28-packed-gradients.md).
 const RESIDENT: u64 = 2;
 /// Minimum number of tiles of a block if several share the queries of their keys.
 const MIN_TILES: u64 = 4;

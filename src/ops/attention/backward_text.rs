@@ -1,10 +1,10 @@
 //! Source text of the kernels of the gradients. [`super::backward_kernel`] defines the macros that they use.
 //!
-//! Each text serves two kinds of blocks: those whose rows are queries and whose columns are keys, and one whose rows are keys
-//! (`KEYS`) and whose columns are queries. `own1` and `own2` are q and dy of the rows, or k and v; `other1` and
+//! Each text serves two kinds of blocks: those whose rows are queries and whose columns are keys, and those whose rows are
+//! keys (`KEYS`) and whose columns are queries. `own1` and `own2` are q and dy of the rows, or k and v; `other1` and
 //! `other2` are those of the columns. With scores `s` and weights `p = exp(s - lse)`, the gradient of a score is `p *
 //! (dp - delta)`, where `dp` is the product of dy and v (Dao, "FlashAttention-2", 2023, algorithm 2). Each row adds up
-//! its own gradients, so no launch adds to the results of another.
+//! its own gradients, so no block adds to the results of another.
 
 /// Definitions of the query and the key of a row and a column. `others` is the number of columns; columns of several
 /// heads are consecutive.
@@ -25,7 +25,7 @@ pub const VIEW: &str = r#"
     others = KEYS ? queries * GROUP : keys;                                                                      \
   }
 #endif
-// A key is seen by queries `first_query` to `last_query`, exclusive.
+// Queries `first_query` to `last_query`, exclusive, attend to a key.
 __device__ inline u32 first_query(u32 key, u32 queries, u32 keys) {
   i64 first = (i64)key + queries - keys;
   return !CAUSAL || first < 0 ? 0 : (u32)first;
@@ -34,7 +34,7 @@ __device__ inline u32 last_query(u32 key, u32 queries, u32 keys, u32 window) {
   i64 end = (i64)key + queries - keys + window;
   return !window || end > queries ? queries : end < 0 ? 0 : (u32)end;
 }
-// The scores of a row in columns `FIRST_COLUMN` to `LAST_COLUMN`, exclusive, are not masked. Both rise with the row.
+// Columns `FIRST_COLUMN` to `LAST_COLUMN`, exclusive, have the scores of a row that are not masked. Both grow with the row.
 #define FIRST_COLUMN(row) (KEYS ? first_query(row, queries, keys) : first_key(row, queries, keys, window))
 #define LAST_COLUMN(row) (KEYS ? last_query(row, queries, keys, window) : last_key(row, queries, keys))
 // Offset of the bias of a score, and of its gradient, in a head of those that share keys.
@@ -136,7 +136,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
     EACH_TILE(n, WIDTH / 16) EACH_TILE(i, 4) sum1[m][n].at[h][i] = 0;
     EACH_TILE(n, (KEYS ? VALUE_WIDTH / 16 : 1)) EACH_TILE(i, 4) sum2[m][n].at[h][i] = 0;
   }
-  // Columns with scores that are not masked in some row of the block, from the first one of a tile on, and in each of its rows.
+  // Columns that some row of the block has unmasked scores in, from the start of a tile on, and columns without masked scores.
   u32 low = FIRST_COLUMN(first_row) / BN * BN, high = LAST_COLUMN(last_row);
   u32 full_low = FIRST_COLUMN(last_row), full_high = LAST_COLUMN(first_row);
 #if SLOPES
@@ -177,7 +177,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
         weight[m][n].at[h][i] = p;
       }
     }
-    // A branch of its own, since the compiler would test each of these scores otherwise, also where none is masked.
+    // Masks have a branch of their own. In the loop above, the compiler would test each score, also of tiles without masked ones.
     if (start >= full_low && start + BN <= full_high) return;
     EACH_ROW {
       u32 row = first_row + own_row + m * 16 + lane_row(h), from = FIRST_COLUMN(row), to = LAST_COLUMN(row);
@@ -230,7 +230,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
   for (u32 stage = 0; head < GROUP; stage = 1 - stage) {
     const u64 of_other1 = behind(described<BN>(tiles), stage * STAGE), of_other2 = behind(of_other1, PARTS * BN * 64);
     if (KEYS && threadIdx.x < BN) {
-      // The product would wait for the load if it followed it.
+      // This multiplication waits for the load of a tile ago. Behind the load, it would delay the products of the tile.
       logs[stage * BN + threadIdx.x] = next_log * LOG2_E;
       deltas[stage * BN + threadIdx.x] = next_delta;
     }
