@@ -11,6 +11,7 @@ use crate::base::DType;
 /// - `Columns<ROWS>`: consecutive tiles of 64 columns.
 /// - `described<ROWS>`: the matrix descriptor of a factor: its address, the 128-byte swizzle, groups of eight rows, and
 ///   a stride of `ROWS` rows to the next 64 columns.
+/// - `behind`: the descriptor of the factor that begins this number of elements behind another, a multiple of eight.
 /// - `written_before`: makes writes of threads to shared memory visible to these products.
 /// - `multiply_begin`: comes before the products of a group.
 /// - `multiply_end`: ends a group of products.
@@ -27,6 +28,7 @@ __device__ inline u32 left_of(u32 end, u32 from) { return from < end ? end - fro
 template <int ROWS> __device__ inline u64 described(const u16* at) {
   return (u64)(shared_address(at) >> 4 & 0x3fff) | (u64)(ROWS * 128 >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
 }
+__device__ inline u64 behind(u64 described, u32 elements) { return described >> 32 << 32 | ((u32)described + elements / 8); }
 __device__ inline void written_before() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ inline void multiply_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void multiply_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }

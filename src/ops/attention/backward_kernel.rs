@@ -5,7 +5,7 @@ mod costs;
 use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
 use super::super::mma;
-use super::super::occupancy::{UNIT_SHARED, UNITS, share};
+use super::super::occupancy::{UNITS, share, share_among};
 use super::super::warpgroups;
 use super::cost::Tiles;
 use super::kernel::{row_blocks, sequence_params, sequences_text, size_params, steps};
@@ -19,6 +19,9 @@ const THREADS: u64 = 128;
 /// Largest head dimension of the kernels for matrix units, which hold the gradients of a block's keys and values in registers.
 const LARGEST_TILE: u64 = 128;
 
+/// Bytes that a thread loads at once.
+const LOAD: u64 = 16;
+
 /// Rows per block: 16 for each of four warps.
 const BLOCK_ROWS: u64 = 64;
 
@@ -26,7 +29,9 @@ const BLOCK_ROWS: u64 = 64;
 const HOPPER_COLUMNS: u64 = 64;
 const STAGES: u64 = 2;
 
-/// Number of blocks that an SM holds at the same time with `wgmma`.
+/// Number of blocks that an SM holds at the same time with `wgmma`. A thread has 64 scores and gradients of scores, up to 128 sums, and
+/// factors and addresses. With a limit of registers for a third block, the compiler stores some of them in memory: gradients of packed
+/// sequences take 5 to 18 % longer on an H200, and dense ones 6 to 9 % less (docs/measurements/2026-11-28-packed-gradients.md).
 const RESIDENT: u64 = 2;
 /// Minimum number of tiles of a block if several share the queries of their keys.
 const MIN_TILES: u64 = 4;
@@ -176,13 +181,6 @@ impl BackwardPartition {
         indices * row_blocks(&self.shape, rows, BLOCK_ROWS)
     }
 
-    /// Whether one launch computes all gradients from the row sums, instead of one for queries and one for keys: if an SM holds as few
-    /// blocks of queries as of keys, because of their shared memory, or if all blocks are resident at the same time.
-    fn merges(&self) -> bool {
-        let blocks = self.whole_blocks(false) + self.whole_blocks(true);
-        self.has_tiles() && (UNIT_SHARED / self.shared() <= RESIDENT || blocks <= RESIDENT * UNITS)
-    }
-
     /// Tiles of the blocks whose rows are keys if `keys`, if each takes all columns of its rows.
     fn work(&self, keys: bool) -> Tiles {
         let sides = if keys { (HOPPER_COLUMNS, BLOCK_ROWS) } else { (BLOCK_ROWS, HOPPER_COLUMNS) };
@@ -196,23 +194,17 @@ impl BackwardPartition {
         if keys { all.joined(self.shape.group).shared(self.splits) } else { all }
     }
 
-    /// Number of blocks that are to share the queries of their keys. In a launch of its own, as many as fill the device: with a causal
-    /// mask, the longest blocks have twice the mean number of tiles, so twice as many keep the device busy. Beside blocks of queries,
-    /// so many that the longest block has no more tiles than one of those, or than the device has for each block that it holds.
+    /// Number of blocks that are to share the queries of their keys: so many that the longest block has no more tiles than the longest one
+    /// of queries, or than the device has for each block that it holds.
     fn wanted_splits(&self) -> u64 {
         if !self.has_tiles() {
             return 1;
         }
-        let resident = RESIDENT * UNITS;
         let queries = self.shape.queries / self.shape.sequences.unwrap_or(1).max(1);
         let tiles = queries.div_ceil(HOPPER_COLUMNS) * self.shape.group;
-        let splits = if self.merges() {
-            let [of_queries, of_keys] = [false, true].map(|keys| self.work(keys));
-            let mean = (of_queries.all + of_keys.all) / resident;
-            (of_keys.longest * self.shape.group).div_ceil(mean.max(of_queries.longest).max(1))
-        } else {
-            resident * if self.shape.causal { 2 } else { 1 } / self.whole_blocks(true).max(1)
-        };
+        let [of_queries, of_keys] = [false, true].map(|keys| self.work(keys));
+        let mean = (of_queries.all + of_keys.all) / (RESIDENT * UNITS);
+        let splits = (of_keys.longest * self.shape.group).div_ceil(mean.max(of_queries.longest).max(1));
         splits.min(tiles / MIN_TILES).clamp(1, MAX_SPLITS)
     }
 
@@ -263,13 +255,13 @@ impl BackwardPartition {
         layout::collapse(dims, &strides)
     }
 
-    /// Returns the kernels: for the row sums of `dy * o`; for `dq` with queries as rows, and for `dk` and `dv` with keys as
-    /// rows, or one for both; and one that adds the parts of `dk` and `dv` if blocks share keys.
+    /// Returns the kernels: for the row sums of `dy * o`; for all gradients, or without matrix units for `dq` with queries as rows, and
+    /// for `dk` and `dv` with keys as rows; and one that adds the parts of `dk` and `dv` if blocks share keys.
     pub fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
         let mut all = vec![self.sums(spec)];
-        match self.merges() {
-            true => all.push(self.merged(spec)),
-            false => all.extend([false, true].map(|keys| self.kernel(spec, keys))),
+        match self.tiles_text(spec) {
+            Some(tiles) => all.push(self.merged(spec, &tiles)),
+            None => all.extend([false, true].map(|keys| self.rows_kernel(spec, keys))),
         }
         all.extend((self.splits > 1).then(|| self.join(spec)));
         all
@@ -378,17 +370,11 @@ impl BackwardPartition {
         all.iter().map(|(name, value)| format!("#undef {name}\n#define {name} {value}\n")).collect()
     }
 
-    /// Returns the kernel whose rows are keys if `keys`, otherwise the one whose rows are queries.
-    fn kernel(&self, spec: &Spec, keys: bool) -> Kernel {
+    /// Returns the kernel without matrix units whose rows are keys if `keys`, otherwise the one whose rows are queries.
+    fn rows_kernel(&self, spec: &Spec, keys: bool) -> Kernel {
         let name = if keys { "attention_backward_keys" } else { "attention_backward_queries" };
         let (blocks, threads, params) = (self.blocks(keys), THREADS as u32, self.params(spec, keys));
         let (types, definitions) = (self.types(spec), self.definitions(spec, keys));
-        if let Some(tiles) = self.tiles_text(spec) {
-            let before = format!("{types}{definitions}{tiles}");
-            let body = format!("  const u32 block = blockIdx.x;\n{}", backward_text::TILES);
-            let tiles = kernel(name, &before, &params, &body, blocks, threads);
-            return Kernel { shared: Shared::AtMost(self.shared() as u32), ..tiles };
-        }
         let before = format!(
             "{types}{definitions}#define EACH_Q {}\n#define EACH_V {}\n{}{}{}",
             self.shape.size.div_ceil(WARP).max(1),
@@ -400,10 +386,10 @@ impl BackwardPartition {
         kernel(&format!("{name}_rows"), &before, &params, backward_text::ROWS, blocks, threads)
     }
 
-    /// Returns the kernel whose blocks have queries or keys as rows. The blocks with more tiles start first.
-    fn merged(&self, spec: &Spec) -> Kernel {
+    /// Returns the kernel whose blocks have queries or keys as rows, with the text of its tiles. The blocks with more tiles start first.
+    fn merged(&self, spec: &Spec, tiles: &str) -> Kernel {
         let mut before = format!("{}{}", self.types(spec), self.definitions(spec, false));
-        before += &self.tiles_text(spec).expect("only tiles are merged");
+        before += tiles;
         let first = self.shape.queries * self.shape.group / self.splits >= self.shape.keys;
         let (mut all, mut calls) = (Vec::new(), Vec::new());
         for (keys, name) in [(true, "of_keys"), (false, "of_queries")] {
@@ -434,9 +420,10 @@ impl BackwardPartition {
         let (columns, widths) = self.tiles?;
         let dtype = spec.inputs[0].dtype;
         let packs = order(spec, true)[..4].iter().all(|(taken, _)| in_packs(&taken.tensor(spec), 8));
+        let pairs = spec.outputs[..SLOPES].iter().all(|output| in_packs(output, 2));
         Some(format!(
             "{}#define THREADS {THREADS}\n#define BM {BLOCK_ROWS}\n#define HOPPER_COLUMNS {HOPPER_COLUMNS}\n\
-             #define OTHER_COLUMNS {columns}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n{}{}{}{}{}{}",
+             #define OTHER_COLUMNS {columns}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n#define PAIRS {pairs}\n{}{}{}{}{}{}",
             mma::FUNCTIONS,
             widths[0],
             widths[1],
@@ -456,6 +443,14 @@ impl BackwardPartition {
     /// Bytes of the workspace, which holds the row sums of `dy * o`.
     fn workspace(&self, spec: &Spec) -> u64 {
         spec.inputs[4].bytes()
+    }
+
+    /// Number of neighbouring elements that a thread of the kernel for row sums loads at once, and number of threads per query.
+    fn lanes_of_sums(&self, spec: &Spec) -> (u64, u64) {
+        let [o, dy] = [3, 5].map(|input| &spec.inputs[input]);
+        let pack = LOAD / o.dtype.size();
+        let each = if o.dtype == dy.dtype && in_packs(o, pack) && in_packs(dy, pack) { pack } else { 1 };
+        (each, self.shape.value_size.div_ceil(each).next_power_of_two().min(WARP))
     }
 
     /// Returns the kernel that computes the row sums of `dy * o`, minus `dlse` if it is given.
@@ -485,6 +480,7 @@ impl BackwardPartition {
             params.push(param(format!("const Steps s_{name}"), steps(tensor, axes, rank)));
         }
         let count = self.shape.batch * self.shape.heads * self.shape.queries;
+        let (each, lanes) = self.lanes_of_sums(spec);
         params.extend([
             param("C* sums", Arg::Workspace(self.workspace(spec))),
             u32_param("queries", self.shape.queries),
@@ -492,13 +488,15 @@ impl BackwardPartition {
             u64_param("count", count),
         ]);
         let before = format!(
-            "{}typedef {} C;\n#define OPERANDS {}\n#define DLSE {}\nstruct Steps {{ i64 query, head, element; }};\n",
+            "{}typedef {} T;\ntypedef {} C;\n#define EACH {each}\n#define ROW_LANES {lanes}\n#define OPERANDS {}\n#define DLSE {}\n\
+             struct Steps {{ i64 query, head, element; }};\n",
             bounds(THREADS as u32),
+            c_type(spec.inputs[3].dtype),
             c_type(spec.inputs[0].dtype.compute()),
             operands.len(),
             u32::from(dlse.is_some()),
         );
-        let blocks = count.div_ceil(THREADS / WARP);
+        let blocks = (count * lanes).div_ceil(THREADS);
         kernel("attention_backward_sums", &before, &params, backward_text::SUMS, blocks, THREADS as u32)
     }
 }
@@ -519,11 +517,10 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_queries_and_keys_are_one_launch_where_none_displaces_another() {
-        // An SM holds two blocks of wide heads, and more of narrow ones.
+    fn blocks_of_queries_and_keys_are_one_launch() {
         assert_eq!(kernels([16, 1, 4096, 128]), ["sums", "both"]);
-        assert_eq!(kernels([16, 1, 4096, 64]), ["sums", "queries", "keys"]);
-        assert_eq!(kernels([2, 1, 4096, 64]), ["sums", "both"]);
+        assert_eq!(kernels([16, 1, 4096, 64]), ["sums", "both"]);
+        assert_eq!(kernels([16, 1, 4096, 320]), ["sums", "queries_rows", "keys_rows"]);
         // Keys that many heads share meet many queries, beside few blocks with as many keys.
         assert_eq!(kernels([1, 8, 1024, 128]), ["sums", "both", "join"]);
     }

@@ -1,15 +1,14 @@
 //! Source text of the kernels of the gradients. [`super::backward_kernel`] defines the macros that they use.
 //!
-//! Each text serves two launches: one whose rows are queries and whose columns are keys, and one whose rows are keys
-//! (`KEYS`) and whose columns are queries. `own1` and `own2` are q and dy of the rows, or k and v; `other1` and
+//! Each text serves two kinds of blocks: those whose rows are queries and whose columns are keys, and those whose rows are
+//! keys (`KEYS`) and whose columns are queries. `own1` and `own2` are q and dy of the rows, or k and v; `other1` and
 //! `other2` are those of the columns. With scores `s` and weights `p = exp(s - lse)`, the gradient of a score is `p *
 //! (dp - delta)`, where `dp` is the product of dy and v (Dao, "FlashAttention-2", 2023, algorithm 2). Each row adds up
-//! its own gradients, so no launch adds to the results of another.
+//! its own gradients, so no block adds to the results of another.
 
 /// Definitions of the query and the key of a row and a column. `others` is the number of columns; columns of several
 /// heads are consecutive.
 pub const VIEW: &str = r#"
-#define QUERY(row, column) (KEYS ? (column) : (row))
 #define KEY(row, column) (KEYS ? (row) : (column))
 #if RAGGED
 // Offsets addresses and sizes to the sequence of a row.
@@ -26,6 +25,18 @@ pub const VIEW: &str = r#"
     others = KEYS ? queries * GROUP : keys;                                                                      \
   }
 #endif
+// Queries `first_query` to `last_query`, exclusive, attend to a key.
+__device__ inline u32 first_query(u32 key, u32 queries, u32 keys) {
+  i64 first = (i64)key + queries - keys;
+  return !CAUSAL || first < 0 ? 0 : (u32)first;
+}
+__device__ inline u32 last_query(u32 key, u32 queries, u32 keys, u32 window) {
+  i64 end = (i64)key + queries - keys + window;
+  return !window || end > queries ? queries : end < 0 ? 0 : (u32)end;
+}
+// Columns `FIRST_COLUMN` to `LAST_COLUMN`, exclusive, have the scores of a row that are not masked. Both grow with the row.
+#define FIRST_COLUMN(row) (KEYS ? first_query(row, queries, keys) : first_key(row, queries, keys, window))
+#define LAST_COLUMN(row) (KEYS ? last_query(row, queries, keys, window) : last_key(row, queries, keys))
 // Offset of the bias of a score, and of its gradient, in a head of those that share keys.
 #define OF_SCORE(steps, of, row, column) \
   (KEYS ? (i64)(of) * steps.head + (i64)(column) * steps.query + (i64)(row) * steps.element \
@@ -50,6 +61,16 @@ pub const DEVICES: &str = r#"
 // Number of columns of 64 elements that hold a row of each operand.
 #define PARTS ((WIDTH + 63) / 64)
 #define VALUE_PARTS ((VALUE_WIDTH + 63) / 64)
+// Stores two neighbouring elements of a row, without those behind its end.
+template <typename V> __device__ inline void store_two(V* row, u32 column, u32 end, i64 step, const f32* values, f32 scale) {
+  Pack<V, 2> two;
+  for (int i = 0; i < 2; i++) store<f32>(two.at[i], values[i] * scale);
+  if (PAIRS) {
+    if (column < end) *(Pack<V, 2>*)(row + column) = two;
+  } else {
+    for (u32 i = 0; i < 2; i++) if (column + i < end) row[(i64)(column + i) * step] = two.at[i];
+  }
+}
 "#;
 
 /// Processes block number `block`: `BM` rows, divided among its warps, and all of their columns in tiles of `BN`.
@@ -115,40 +136,25 @@ pub const TILES: &str = r#"#if WARPGROUPS
     EACH_TILE(n, WIDTH / 16) EACH_TILE(i, 4) sum1[m][n].at[h][i] = 0;
     EACH_TILE(n, (KEYS ? VALUE_WIDTH / 16 : 1)) EACH_TILE(i, 4) sum2[m][n].at[h][i] = 0;
   }
+  // Columns that some row of the block has unmasked scores in, from the start of a tile on, and columns without masked scores.
+  u32 low = FIRST_COLUMN(first_row) / BN * BN, high = LAST_COLUMN(last_row);
+  u32 full_low = FIRST_COLUMN(last_row), full_high = LAST_COLUMN(first_row);
+#if SLOPES
+  // Gradients of masked scores are zero and must be written.
+  low = 0;
+  high = others;
+#endif
   // Head, and first column, of the current tile.
-  u32 head = 0, start = 0;
-  // Whether no score of a tile is masked.
-  auto is_whole = [&](u32 start) {
-    u32 last = start + BN < others ? start + BN - 1 : others - 1, late = KEYS ? last : last_row;
-    return start + BN <= others && (!CAUSAL || (first_key(late, queries, keys, window) <= KEY(first_row, start) &&
-                                                last_key(QUERY(first_row, start), queries, keys) > KEY(last_row, last)));
-  };
-  auto is_masked = [&](u32 start) {
-    u32 last = start + BN < others ? start + BN - 1 : others - 1;
-    return last_key(QUERY(last_row, last), queries, keys) <= KEY(first_row, start) ||
-           first_key(QUERY(first_row, start), queries, keys, window) > KEY(last_row, last);
-  };
-  auto step = [&]() {
-    start += BN;
-    if (start >= others) {
-      start = 0;
-      head++;
+  u32 head = low < high ? 0 : GROUP, start = low;
+  // Moves over a number of tiles. Blocks that share rows take turns.
+  auto advance = [&](u32 tiles) {
+    for (; tiles > 0 && head < GROUP; tiles--) {
+      start += BN;
+      if (start >= high) {
+        start = low;
+        head++;
+      }
     }
-  };
-  // Moves to the next tile of the block, from the current one on. Blocks that share rows take turns.
-  u32 turns = split;
-  auto seek = [&]() {
-    for (; head < GROUP; step()) {
-      // Gradients of masked scores are zero and must be written, so such a tile is not skipped if they are an output.
-      if (CAUSAL && !SLOPES && is_masked(start)) continue;
-      if (SPLITS == 1 || turns == 0) break;
-      turns--;
-    }
-    turns = SPLITS - 1;
-  };
-  auto advance = [&]() {
-    step();
-    seek();
   };
   auto of_column = [&](const f32* numbers, const Steps& steps) {
     u32 column = start + threadIdx.x < others ? start + threadIdx.x : others - 1;
@@ -156,26 +162,28 @@ pub const TILES: &str = r#"#if WARPGROUPS
   };
   // Replaces scores by weights.
   auto weigh = [&](u32 head, u32 start, const f32* logs) {
-    bool whole = is_whole(start);
     EACH_ROW {
-      u32 row = first_row + own_row + m * 16 + lane_row(h);
       EACH_TILE(n, NT) EACH_TILE(i, 4) {
-        u32 place = n * 16 + lane_column(i), column = start + place;
+        u32 place = n * 16 + lane_column(i);
         f32 log = KEYS ? logs[place] : own_log[m][h], score = weight[m][n].at[h][i] * scale_log2;
 #if BIAS
+        u32 row = first_row + own_row + m * 16 + lane_row(h), column = start + place;
         if (row < rows && column < others) score += load<f32>(bias[OF_SCORE(s_bias, head, row, column)]) * LOG2_E;
         // The query may attend to no key; its `lse` is then the lowest number too.
         f32 p = score == LOWEST ? 0 : exp2_fast(score - log);
 #else
         f32 p = exp2_fast(score - log);
 #endif
-        if (!whole) {
-          u32 query = QUERY(row, column), key = KEY(row, column);
-          bool seen = row < rows && column < others && key >= first_key(query, queries, keys, window) &&
-                      key < last_key(query, queries, keys);
-          if (!seen) p = 0;
-        }
         weight[m][n].at[h][i] = p;
+      }
+    }
+    // Masks have a branch of their own. In the loop above, the compiler would test each score, also of tiles without masked ones.
+    if (start >= full_low && start + BN <= full_high) return;
+    EACH_ROW {
+      u32 row = first_row + own_row + m * 16 + lane_row(h), from = FIRST_COLUMN(row), to = LAST_COLUMN(row);
+      EACH_TILE(n, NT) EACH_TILE(i, 4) {
+        u32 column = start + n * 16 + lane_column(i);
+        if (column < from || column >= to) weight[m][n].at[h][i] = 0;
       }
     }
   };
@@ -193,8 +201,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
       }
     }
   };
-  if (others == 0) head = GROUP;
-  seek();
+  advance(split);
 #if WARPGROUPS
   // Loads the rows of one operand, in columns of 64 elements.
   auto load_rows_of = [&](u16* to, u32 part, const T* from, i64 stride, u32 count, u32 width, i64 element) {
@@ -214,16 +221,17 @@ pub const TILES: &str = r#"#if WARPGROUPS
     EACH_TILE(part, PARTS) load_columns_of(to, part, other1, s_other1, d);
     EACH_TILE(part, VALUE_PARTS) load_columns_of(to + PARTS * BN * 64, part, other2, s_other2, dv);
     if (KEYS && threadIdx.x < BN) {
-      next_log = of_column(lse, s_lse) * LOG2_E;
+      next_log = of_column(lse, s_lse);
       next_delta = of_column(delta, s_delta);
     }
   };
+  const u64 of_own1 = described<BM>(tile_own1.at), of_own2 = described<BM>(tile_own2.at);
   if (head < GROUP) load_columns(0);
   for (u32 stage = 0; head < GROUP; stage = 1 - stage) {
-    const u16* of_other1 = tiles + stage * STAGE;
-    const u16* of_other2 = of_other1 + PARTS * BN * 64;
+    const u64 of_other1 = behind(described<BN>(tiles), stage * STAGE), of_other2 = behind(of_other1, PARTS * BN * 64);
     if (KEYS && threadIdx.x < BN) {
-      logs[stage * BN + threadIdx.x] = next_log;
+      // This multiplication waits for the load of a tile ago. Behind the load, it would delay the products of the tile.
+      logs[stage * BN + threadIdx.x] = next_log * LOG2_E;
       deltas[stage * BN + threadIdx.x] = next_delta;
     }
     loads_done();
@@ -231,14 +239,14 @@ pub const TILES: &str = r#"#if WARPGROUPS
     // Behind this barrier, no warp multiplies the other tile any more.
     __syncthreads();
     const u32 own_head = head, own = start;
-    advance();
+    advance(SPLITS);
     if (head < GROUP) load_columns(1 - stage);
     multiply_begin();
     EACH_TILE(c, WIDTH / 16)
-      scores_of(weight[0], described<BM>(tile_own1.at + c / 4 * (BM * 64) + c % 4 * 16), described<BN>(of_other1 + c / 4 * (BN * 64) + c % 4 * 16), c > 0);
+      scores_of(weight[0], behind(of_own1, c / 4 * (BM * 64) + c % 4 * 16), behind(of_other1, c / 4 * (BN * 64) + c % 4 * 16), c > 0);
     multiply_end();
     EACH_TILE(c, VALUE_WIDTH / 16)
-      scores_of(slope[0], described<BM>(tile_own2.at + c / 4 * (BM * 64) + c % 4 * 16), described<BN>(of_other2 + c / 4 * (BN * 64) + c % 4 * 16), c > 0);
+      scores_of(slope[0], behind(of_own2, c / 4 * (BM * 64) + c % 4 * 16), behind(of_other2, c / 4 * (BN * 64) + c % 4 * 16), c > 0);
     multiply_end();
     multiply_wait<1>();
     settled(weight[0]);
@@ -248,7 +256,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
     Factor weights[NT];
     EACH_TILE(c, NT) weights[c] = left_of<T>(weight[0][c]);
     multiply_begin();
-    EACH_TILE(c, NT) values_of(sum2[0], weights[c], described<BN>(of_other2 + c * (16 * 64)), true);
+    EACH_TILE(c, NT) values_of(sum2[0], weights[c], behind(of_other2, c * (16 * 64)), true);
     multiply_end();
 #endif
     multiply_wait<KEYS>();
@@ -256,7 +264,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
     incline(own_head, own, deltas + stage * BN);
     EACH_TILE(c, NT) inclines[c] = left_of<T>(slope[0][c]);
     multiply_begin();
-    EACH_TILE(c, NT) products_of(sum1[0], inclines[c], described<BN>(of_other1 + c * (16 * 64)), true);
+    EACH_TILE(c, NT) products_of(sum1[0], inclines[c], behind(of_other1, c * (16 * 64)), true);
     multiply_end();
     multiply_wait<0>();
     settled(sum1[0]);
@@ -267,7 +275,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
 #else
   load_matrix<THREADS, PACKS>(tile_own1, own1 + place_of_own(s_own1, first_row), s_own1.query, rows - first_row, d, s_own1.element);
   load_matrix<THREADS, PACKS>(tile_own2, own2 + place_of_own(s_own2, first_row), s_own2.query, rows - first_row, dv, s_own2.element);
-  for (; head < GROUP; advance()) {
+  for (; head < GROUP; advance(SPLITS)) {
     __syncthreads();
     const T* from1 = other1 + head * s_other1.head + (i64)start * s_other1.query;
     const T* from2 = other2 + head * s_other2.head + (i64)start * s_other2.query;
@@ -333,16 +341,11 @@ pub const TILES: &str = r#"#if WARPGROUPS
     }
 #else
     auto* to1 = out1 + place_of_own(s_out1, row);
-    EACH_TILE(n, WIDTH / 16) EACH_TILE(i, 4) {
-      u32 column = n * 16 + lane_column(i);
-      if (column < d) store<f32>(to1[(i64)column * s_out1.element], sum1[m][n].at[h][i] * scale);
-    }
+    EACH_TILE(n, WIDTH / 16) EACH_TILE(j, 2) store_two(to1, n * 16 + lane_column(2 * j), d, s_out1.element, &sum1[m][n].at[h][2 * j], scale);
     if (KEYS) {
       auto* to2 = out2 + place_of_own(s_out2, row);
-      EACH_TILE(n, (KEYS ? VALUE_WIDTH / 16 : 1)) EACH_TILE(i, 4) {
-        u32 column = n * 16 + lane_column(i);
-        if (column < dv) store<f32>(to2[(i64)column * s_out2.element], sum2[m][n].at[h][i]);
-      }
+      EACH_TILE(n, (KEYS ? VALUE_WIDTH / 16 : 1)) EACH_TILE(j, 2)
+        store_two(to2, n * 16 + lane_column(2 * j), dv, s_out2.element, &sum2[m][n].at[h][2 * j], 1);
     }
 #endif
   }
@@ -432,24 +435,31 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
   }
 "#;
 
-/// Computes the row sums of `dy * o` with 32 threads per query.
-pub const SUMS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
-  u32 lane = threadIdx.x % 32;
-  if (row >= count) return;
+/// Computes the row sums of `dy * o` with `ROW_LANES` threads per query, each of which loads `EACH` neighbouring elements at once.
+pub const SUMS: &str = r#"  // Threads behind the last query take part in the shuffles.
+  u64 number = GLOBAL_INDEX / ROW_LANES, row = number < count ? number : count - 1;
+  u32 lane = threadIdx.x % ROW_LANES;
   i64 at[OPERANDS];
   g.offsets(row / queries, at);
   i64 query = (i64)(row % queries);
   o += at[0] + query * s_o.query;
   dy += at[1] + query * s_dy.query;
   C sum = 0;
-  for (u32 column = lane; column < dv; column += 32)
-    sum += load<C>(o[(i64)column * s_o.element]) * load<C>(dy[(i64)column * s_dy.element]);
+  for (u32 column = lane * EACH; column < dv; column += ROW_LANES * EACH) {
+#if EACH > 1
+    Pack<T, EACH> of_o = *(const Pack<T, EACH>*)(o + column), of_dy = *(const Pack<T, EACH>*)(dy + column);
 #pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) sum += SHUFFLE_XOR(sum, mask);
+    for (u32 e = 0; e < EACH; e++) sum += load<C>(of_o.at[e]) * load<C>(of_dy.at[e]);
+#else
+    sum += load<C>(o[(i64)column * s_o.element]) * load<C>(dy[(i64)column * s_dy.element]);
+#endif
+  }
+#pragma unroll
+  for (int mask = ROW_LANES / 2; mask > 0; mask /= 2) sum += SHUFFLE_XOR(sum, mask);
 #if DLSE
   if (lane == 0) sum -= load<C>(dlse[at[2] + query * s_dlse.query]);
 #endif
-  if (lane == 0) sums[row] = sum;
+  if (lane == 0 && number < count) sums[row] = sum;
 "#;
 
 /// Adds the gradients of keys and values of blocks that share rows.

@@ -87,11 +87,13 @@ impl ForwardPartition {
             let tiles = Tiles::of_wide(&shape, heads * row_blocks(&shape, rows, largest).max(1));
             return ForwardPartition { tiles: Some(tiles), shape, together };
         }
-        let (block_rows, row_warps) = match rows {
+        // A block has at most the rows of one packed sequence. A warpgroup has 64 rows, also where sequences have fewer.
+        let of_sequence = shape.sequences.map_or(rows, |sequences| rows.div_ceil(sequences.max(1)).max(64));
+        let (block_rows, row_warps) = match of_sequence {
             0..=16 if !large => (16, [1, 1]),
             0..=32 => (32, [2, 2]),
             // Three quarters of the SMs with large blocks are as fast as all of them with small ones.
-            _ if large || rows <= 64 || heads * rows.div_ceil(MANY_ROWS) * 4 < UNITS * 3 => (64, [4, 4]),
+            _ if large || of_sequence <= 64 || heads * rows.div_ceil(MANY_ROWS) * 4 < UNITS * 3 => (64, [4, 4]),
             _ => (MANY_ROWS, [4, 8]),
         };
         let others = match widest {
@@ -541,4 +543,25 @@ pub fn steps(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Arg {
     let axes = axes.unwrap_or(Axes::of_rows(rank));
     let head = axes.heads.map_or(0, |axis| tensor.strides[axis]);
     Arg::Words(vec![tensor.strides[axes.positions], head, element])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of a block of packed sequences that have this many queries on average.
+    fn block_rows(sequences: u64, queries: u64, size: u64) -> u64 {
+        let q = Tensor::packed(DType::BF16, &[8, sequences * queries, size]);
+        let ends = Tensor::packed(DType::I32, &[sequences]);
+        let spec = Spec::of_use("ragged_attention", &[], vec![q, q, q, ends, ends], &[None; 2]).expect("a use");
+        ForwardPartition::of(&spec).tiles.map_or(0, |tiles| tiles.rows)
+    }
+
+    #[test]
+    fn blocks_of_short_packed_sequences_have_the_rows_of_a_warpgroup() {
+        assert_eq!(block_rows(64, 32, 128), 64);
+        assert_eq!(block_rows(64, 64, 32), 64);
+        assert_eq!(block_rows(64, 65, 32), MANY_ROWS);
+        assert_eq!(block_rows(8, 1000, 128), MANY_ROWS);
+    }
 }
