@@ -30,6 +30,7 @@ pub(super) mod runtime;
 pub mod stamps;
 mod streams;
 mod timer;
+mod timing;
 pub(super) mod tracer;
 mod trial;
 
