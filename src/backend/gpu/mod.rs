@@ -9,6 +9,7 @@ mod copy_units;
 mod declared;
 mod disk_cache;
 mod driver;
+mod finals;
 mod flags;
 mod gate;
 mod host_lanes;

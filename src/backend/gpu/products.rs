@@ -13,11 +13,9 @@ use crate::ops::{Arithmetic, Gemm, Launch, Matrix};
 
 use super::api::{Addresses, Api, Call};
 use super::disk_cache;
+use super::finals;
 use super::lower::{Args, Calls, Context, ImageProduct, Prepared, ProductUse, Products};
 use super::runtime::{Event, Stream};
-
-/// A later proposal replaces an earlier one only if its time is less than this multiple; a smaller gain may be noise.
-const MIN_GAIN: f64 = 0.99;
 
 /// Number of products up to which each is timed, which takes about 0.06 s for a product of 1 ms. A workload whose sizes
 /// are drawn has hundreds of products; then one of each class is timed, and the others take its algorithm.
@@ -209,10 +207,8 @@ impl<A: Api> Chooser<'_, A> {
         let finals = self.time_again(&lanes, times, &|place, number, stream| {
             self.issue_product(&candidates[place], &product.uses[number], product.reserved, stream)
         });
-        let is_faster = |time: Nanos, than: Nanos| (time.0 as f64) < MIN_GAIN * than.0 as f64;
-        let best = finals.into_iter().reduce(|best, next| if is_faster(next.1, best.1) { next } else { best });
         let what = describe(gemm);
-        match (best, failed) {
+        match (finals::best(&finals), failed) {
             (Some((place, time)), _) => {
                 disk_cache::store(kept.as_deref(), &StoredChoice { place, time }.packed());
                 let Candidate { algorithm, split } = candidates.swap_remove(place);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::base::Nanos;
 
 use super::api::{Api, Call};
+use super::finals::finalists;
 use super::products::Chooser;
 use super::runtime::{Graph, Stream};
 
@@ -27,13 +28,6 @@ const MAX_COPIES: f64 = 8.0;
 /// Maximum time that the host may take to issue all copies in a timed graph. A library computes some operations by
 /// thousands of launches, whose capture takes minutes.
 const MAX_ISSUE: Duration = Duration::from_millis(2);
-
-/// A candidate is timed again if its first time is below this multiple of the least. First times of one algorithm differed by 8 % on an
-/// H200 (docs/measurements/2026-11-28-blocks-that-exchange-sums.md).
-pub const NEAR: f64 = 1.15;
-
-/// Maximum number of candidates that are timed again.
-const MAX_FINALISTS: usize = 4;
 
 /// Time of a graph for the second times, and its largest number of copies of the work.
 const FINAL_TIME: Nanos = Nanos(1_000_000);
@@ -58,7 +52,7 @@ impl<A: Api> Chooser<'_, A> {
         Ok(Nanos(time?[0].0 / i64::from(copies)))
     }
 
-    /// Returns the candidates that may be the fastest, by number, in the given order, with their times in a second trial. `first` has
+    /// Returns the candidates that may be the fastest, by number, with their times in a second trial. `first` has
     /// the number and the first time of each candidate; `issue` gets the number, the lane's index in the list and its stream. Returns
     /// the first times if the second trial fails.
     pub fn time_again(
@@ -167,33 +161,5 @@ impl<A: Api> Chooser<'_, A> {
             }
         }
         Ok(())
-    }
-}
-
-/// Returns the candidates whose times are near the least, at most [`MAX_FINALISTS`], in the given order.
-fn finalists(mut times: Vec<(usize, Nanos)>) -> Vec<(usize, Nanos)> {
-    let mut sorted: Vec<Nanos> = times.iter().map(|(_, time)| *time).collect();
-    sorted.sort_unstable();
-    let Some(least) = sorted.first() else { return times };
-    let limit = (NEAR * least.0 as f64).min(sorted.get(MAX_FINALISTS - 1).map_or(f64::MAX, |time| time.0 as f64));
-    times.retain(|(_, time)| time.0 as f64 <= limit);
-    times.truncate(MAX_FINALISTS);
-    times
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn finalists_are_the_fastest_and_keep_their_order() {
-        let of = |times: &[i64]| {
-            let times = times.iter().enumerate().map(|(number, &time)| (number, Nanos(time))).collect();
-            finalists(times).into_iter().map(|(number, _)| number).collect::<Vec<_>>()
-        };
-        assert_eq!(of(&[]), [0; 0]);
-        assert_eq!(of(&[100]), [0]);
-        assert_eq!(of(&[120, 100, 114]), [1, 2]);
-        assert_eq!(of(&[106, 105, 104, 103, 102, 101]), [2, 3, 4, 5]);
     }
 }

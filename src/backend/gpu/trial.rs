@@ -6,9 +6,9 @@ use crate::base::Nanos;
 use crate::exec::ExecError;
 
 use super::api::{Api, Call};
+use super::finals::{self, NEAR};
 use super::products::Chooser;
 use super::runtime::Stream;
-use super::timing::NEAR;
 
 /// Time after which no further candidate is timed, provided that some candidate or another way has run.
 const TRIAL_BUDGET: Duration = Duration::from_secs(3);
@@ -130,7 +130,7 @@ impl<A: Api> Chooser<'_, A> {
             };
             issue(by, number, stream)
         });
-        let Some(&(chosen, least)) = finals.iter().min_by_key(|(_, time)| *time) else {
+        let Some((chosen, least)) = finals::best(&finals) else {
             let fault = failure.map_or_else(|| format!("nothing computes {what}"), |fault| fault.to_string());
             return Err(ExecError::Device { fault, help: None });
         };
