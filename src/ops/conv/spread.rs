@@ -46,12 +46,12 @@ const TYPES: &str = "struct Sizes { u64 result[DIMS], windows[DIMS]; };\n";
 const SPREAD: &str = r#"  const u32 first = (blockIdx.x * THREADS + threadIdx.x) * V;
   if (first >= count) return;
   const u32 length = (u32)sizes.result[DIMS - 1], windows = (u32)sizes.windows[DIMS - 1];
-  u32 row = first / length, column = first - row * length, from = 0;
-  bool exists = false;
-  // Finds the values of a row: first one, and whether there are any.
-  auto find = [&]() {
-    u32 rest = row, scale = windows;
-    from = 0, exists = true;
+  const u32 row = first / length, column = first - row * length;
+  // Finds the first value of a row; returns whether the row has any.
+  auto find = [&](u32 rest, u32& from) {
+    bool exists = true;
+    u32 scale = windows;
+    from = 0;
 #pragma unroll
     for (int j = DIMS - 2; j >= 0; j--) {
       const u32 size = (u32)sizes.result[j], next = rest / size, at = rest - next * size, window = at / STRIDE(j);
@@ -61,24 +61,35 @@ const SPREAD: &str = r#"  const u32 first = (blockIdx.x * THREADS + threadIdx.x)
       rest = next;
     }
     from += rest * scale;
+    return exists;
   };
-  find();
-  Pack<T, V> pack;
+  // The element at a place of a row with values.
+  auto element = [&](u32 from, u32 at) {
+    const u32 window = at / STRIDE(DIMS - 1);
+    return at % STRIDE(DIMS - 1) == 0 && window < windows ? values[from + window] : T(0);
+  };
+  u32 from;
+  bool exists = find(row, from);
+  if (column + V <= length) {
+    // Most packs lie in one row, and many rows have no values.
+    Pack<T, V> pack;
 #pragma unroll
-  for (int i = 0; i < V; i++) {
-    if (column == length) {
-      column = 0, row++;
-      find();
+    for (int i = 0; i < V; i++) pack.at[i] = 0;
+    if (exists) {
+#pragma unroll
+      for (int i = 0; i < V; i++) pack.at[i] = element(from, column + i);
     }
-    const u32 window = column / STRIDE(DIMS - 1);
-    const bool has_value = exists && column % STRIDE(DIMS - 1) == 0 && window < windows && first + i < count;
-    pack.at[i] = has_value ? values[from + window] : T(0);
-    column++;
-  }
-  if (first + V <= count) {
     *(Pack<T, V>*)(out + first) = pack;
-  } else {
-#pragma unroll
-    for (int i = 0; i < V; i++) if (first + i < count) out[first + i] = pack.at[i];
+    return;
+  }
+  u32 current = row, at = column;
+#pragma unroll 1
+  for (u32 i = first; i < first + V && i < count; i++) {
+    if (at == length) {
+      at = 0, current++;
+      exists = find(current, from);
+    }
+    out[i] = exists ? element(from, at) : T(0);
+    at++;
   }
 "#;
