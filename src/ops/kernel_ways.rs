@@ -15,7 +15,7 @@ pub struct KernelWays {
     pub contents: (u8, Arc<[u8]>),
 }
 
-/// One way to compute an operation by kernels.
+/// A way to compute an operation by kernels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelWay {
     /// Description of the way, for notes.

@@ -17,7 +17,7 @@ use super::finals;
 use super::lower::{Args, Calls, Context, ImageProduct, Prepared, ProductUse, Products};
 use super::runtime::{Event, Stream};
 
-/// Number of products up to which each is timed, which takes about 0.06 s for a product of 1 ms. A workload whose sizes
+/// Number of products up to which each is timed, which takes up to 0.1 s for a product of 1 ms. A workload whose sizes
 /// are drawn has hundreds of products; then one of each class is timed, and the others take its algorithm.
 const MAX_TIMED: usize = 64;
 
