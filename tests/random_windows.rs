@@ -223,6 +223,28 @@ fn transposed_convolutions_in_phases() {
     file.check();
 }
 
+/// Transposed convolutions of single elements with a stride, which can be products that a kernel writes with zeros between: rows of whole
+/// packs and of others, and places that no window covers.
+#[test]
+fn transposed_convolutions_of_single_elements() {
+    let mut file = File::new(42);
+    for (dtype, windows, stride, added) in [
+        ("bf16", &[13, 20][..], [2, 2, 1], [1, 0, 0]),
+        ("f32", &[5, 3], [3, 4, 1], [2, 3, 0]),
+        ("f16", &[67], [2, 1, 1], [1, 0, 0]),
+        ("f64", &[3, 4, 5], [1, 2, 3], [0, 1, 1]),
+    ] {
+        let (stride, added) = (&stride[..windows.len()], &added[..windows.len()]);
+        let sizes: Vec<u64> =
+            windows.iter().zip(stride).zip(added).map(|((size, step), added)| (size - 1) * step + 1 + added).collect();
+        let y = file.tensor(dtype, &[&[3, 24], windows].concat());
+        let w = file.tensor(dtype, &[vec![24, 17], vec![1; windows.len()]].concat());
+        let x = file.tensor(dtype, &[vec![3, 17], sizes].concat());
+        file.add(&format!("conv({y}, {w} -> {x}, transposed: true, stride: {stride:?}, output_padding: {added:?})"));
+    }
+    file.check();
+}
+
 /// Adds a pool and its gradients. With `mode: max`, also adds gradients from random indices, then from those that the pool stores.
 /// `lead` is samples and channels, `sizes` and `windows` the spatial dimensions of `x` and `y`.
 fn pool_both_ways(file: &mut File, dtype: &str, lead: &[u64], sizes: &[u64], windows: &[u64], options: &str) {

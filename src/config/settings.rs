@@ -285,7 +285,7 @@ settings! {
     /// Number of the vendor library's algorithms that are timed for each matrix product and each
     /// convolution, and of its engines for each use of attention (at most 2)
     gemm_candidates: u32 = "8" in 1, 64;
-    /// Whether the choice of an algorithm for a matrix product, or of an engine for attention, is kept on disk, beside the
+    /// Whether the choice of an algorithm for a matrix product, of an engine for attention, or of tiles for a grouped product, is kept on disk, beside the
     /// compiled kernels, and taken from there where device, driver, library, operation and streams are the same
     keep_algorithms: bool = "true";
     /// The simulated device: `h100`, `h200`, `mi300x`, `mi325x`, `mi355x`, a partition such as `mi300x-cpx`, or a path that

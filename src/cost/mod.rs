@@ -181,7 +181,7 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
             busy,
             floor: profile.collective_floor.value(),
         },
-        Launch::Kernel(_) | Launch::Gemm(..) | Launch::Conv(..) | Launch::Attention(..) => {
+        Launch::Kernel(_) | Launch::Gemm(..) | Launch::Conv(..) | Launch::Attention(..) | Launch::Ways(..) => {
             let mut busy = busy;
             let block_time = match cost.hold {
                 Some(time) => time.0 as f64,
@@ -535,6 +535,7 @@ pub fn issue(launch: &Launch, profile: &Profile) -> f64 {
             return host.kernel.value() * of_kernels as f64;
         }
         Launch::Attention(_, kernels) => return host.kernel.value() * kernels.len() as f64,
+        Launch::Ways(ways, _) => return host.kernel.value() * ways.ways[0].kernels as f64,
         Launch::Copy(copy) if copy.direction == Direction::DeviceToDevice => &host.copy_on_device,
         Launch::Copy(_) => &host.copy,
         Launch::Memset { .. } => &host.memset,

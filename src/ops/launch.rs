@@ -9,6 +9,7 @@ use crate::base::{DType, Dims, GroupId, Nanos};
 
 use super::Tensor;
 pub use super::fused_attention::{AttentionCalls, AttentionForm, FusedAttention, QuerySums};
+pub use super::kernel_ways::{KernelWay, KernelWays};
 
 /// A command that a backend issues to a stream. A number identifies an operand: inputs are counted first, then outputs.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,8 @@ pub enum Launch {
     Conv(Arc<Conv>, Vec<Kernel>, Option<Box<ConvProducts>>),
     /// Attention by the vendor's library, and the kernels that compute it where the library does not, or is slower.
     Attention(Arc<FusedAttention>, Vec<Kernel>),
+    /// Several ways to compute an operation, of which a backend keeps the fastest, and the kernels of one way after the other.
+    Ways(Arc<KernelWays>, Vec<Kernel>),
     Copy(Copy),
     /// Sets `bytes` bytes of the operand to `value`.
     Memset {
@@ -45,7 +48,7 @@ impl Launch {
     pub fn kernels(&self) -> &[Kernel] {
         match self {
             Launch::Kernel(kernel) | Launch::Gemm(_, Some(kernel)) => std::slice::from_ref(kernel),
-            Launch::Conv(_, kernels, _) | Launch::Attention(_, kernels) => kernels,
+            Launch::Conv(_, kernels, _) | Launch::Attention(_, kernels) | Launch::Ways(_, kernels) => kernels,
             _ => &[],
         }
     }
@@ -62,7 +65,7 @@ impl Launch {
     pub fn kernels_mut(&mut self) -> &mut [Kernel] {
         match self {
             Launch::Kernel(kernel) | Launch::Gemm(_, Some(kernel)) => std::slice::from_mut(kernel),
-            Launch::Conv(_, kernels, _) | Launch::Attention(_, kernels) => kernels,
+            Launch::Conv(_, kernels, _) | Launch::Attention(_, kernels) | Launch::Ways(_, kernels) => kernels,
             _ => &mut [],
         }
     }
@@ -90,6 +93,9 @@ impl Launch {
             let matrices = [&mut gemm.a, &mut gemm.b, &mut gemm.c].map(|matrix| &mut matrix.operand);
             matrices.into_iter().filter(|operand| **operand != Matrix::WORKSPACE).for_each(replace);
             gemm.epilogue.iter_mut().flat_map(|epilogue| &mut epilogue.bias).for_each(replace);
+        }
+        if let Launch::Ways(ways, _) = &mut self {
+            replace(&mut Arc::make_mut(ways).contents.0);
         }
         for arg in self.kernels_mut().iter_mut().flat_map(|kernel| &mut kernel.args) {
             match arg {

@@ -37,6 +37,7 @@ mod host;
 pub mod init;
 mod interleave;
 pub mod kernel;
+mod kernel_ways;
 mod launch;
 mod layout;
 mod live_rows;
@@ -234,6 +235,12 @@ pub trait Operation: Sync {
     /// Returns launches that need less workspace than those of [`Operation::launch`] and may take longer, for a device without room for
     /// it; `None` if there are none.
     fn sparing_launch(&self, _spec: &Spec) -> Option<Vec<Launch>> {
+        None
+    }
+
+    /// Returns launches like those of [`Operation::launch`] that hold up to `most` ways to compute the operation, for a device that can
+    /// time them; `None` if there is a single way.
+    fn launch_in_ways(&self, _spec: &Spec, _most: usize) -> Option<Vec<Launch>> {
         None
     }
 
@@ -477,6 +484,11 @@ impl Spec {
     /// Returns launches that need less workspace, as [`Operation::sparing_launch`] does.
     pub fn sparing_launch(&self) -> Option<Vec<Launch>> {
         if self.threads.is_some() { None } else { self.operation.sparing_launch(self) }
+    }
+
+    /// Returns launches that hold several ways to compute the operation, as [`Operation::launch_in_ways`] does.
+    pub fn launch_in_ways(&self, most: usize) -> Option<Vec<Launch>> {
+        if self.threads.is_some() { None } else { self.operation.launch_in_ways(self, most) }
     }
 
     /// The name of the operation, or of the declared kernel.

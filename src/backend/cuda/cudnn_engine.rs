@@ -58,6 +58,7 @@ impl Cudnn {
                 .into_iter()
                 .map(CudnnEngine::Attention)
                 .collect(),
+            LibraryWork::Kernels(_) => Vec::new(),
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Convolutions and attention: chooses between an engine of the vendor's library, generated kernels and, for some convolutions, matrix
-//! products for each, by timing all of them.
+//! Operations with several ways to compute them: chooses between engines of the vendor's library, generated kernels and matrix products
+//! for convolutions and attention, and between tilings of grouped products, by timing all of them.
 //!
 //! The library compiles an engine of attention for each number of queries and keys, which takes 0.04 to 0.08 s (cuDNN 9.19,
 //! H100). A workload whose lengths are drawn has hundreds of them. So only one use of each class is timed, the others take its
@@ -7,7 +7,7 @@
 
 use crate::base::{Nanos, counted};
 use crate::exec::{ExecError, Fault, ImageOp};
-use crate::ops::{Kernel, Launch};
+use crate::ops::{Copy as CopyLaunch, Direction, Kernel, Launch};
 
 use super::api::{Api, Call};
 use super::disk_cache;
@@ -18,16 +18,23 @@ use super::runtime::Stream;
 use super::trial::{Trial, TrialResult, Way};
 
 impl StoredChoice {
-    /// Encodes a choice for the cache on disk; `None` stands for the kernels.
-    fn of_engine(engine: Option<EngineNumber>, time: Nanos) -> StoredChoice {
-        let place = engine.map_or(0, |EngineNumber { form, number }| (u64::from(form) << 32) + u64::from(number) + 1);
-        StoredChoice { place: place as usize, time }
+    /// Encodes a choice for the cache on disk. Work that a library computes has one way without the library.
+    fn of_way(way: &Way<EngineNumber>, time: Nanos) -> StoredChoice {
+        let place = match way {
+            Way::Own(number) => *number,
+            Way::Candidate(EngineNumber { form, number }) => {
+                ((u64::from(*form) << 32) + u64::from(*number) + 1) as usize
+            }
+        };
+        StoredChoice { place, time }
     }
 
-    /// The engine of a choice; `None` for the kernels.
-    fn engine(self) -> Option<EngineNumber> {
-        let code = (self.place as u64).checked_sub(1)?;
-        Some(EngineNumber { form: (code >> 32) as u32, number: code as u32 })
+    /// The way of a choice for work that a library computes, or that has only kernels.
+    fn way(self, by_library: bool) -> Way<EngineNumber> {
+        match (self.place as u64).checked_sub(1).filter(|_| by_library) {
+            Some(code) => Way::Candidate(EngineNumber { form: (code >> 32) as u32, number: code as u32 }),
+            None => Way::Own(self.place),
+        }
     }
 }
 
@@ -36,8 +43,8 @@ impl StoredChoice {
 const MAX_COMPILED: usize = 64;
 
 impl<A: Api> Context<'_, A> {
-    /// Adds the calls of a launch that the library computes, and those of the kernels and products that compute the same; false for any
-    /// other launch. Once one way is chosen, the calls of the others do nothing.
+    /// Adds the calls of all ways to compute a launch that has several; returns false for any other launch. Once one way is chosen, the
+    /// calls of the others do nothing.
     pub fn add_library_work(
         &self,
         launch: &Launch,
@@ -49,18 +56,30 @@ impl<A: Api> Context<'_, A> {
         let (work, kernels, by_products) = match launch {
             Launch::Conv(conv, kernels, products) => (LibraryWork::convolution(conv), kernels, products.as_deref()),
             Launch::Attention(fused, kernels) => (LibraryWork::Attention(fused.clone()), kernels, None),
+            Launch::Ways(ways, kernels) => (LibraryWork::Kernels(ways.clone()), kernels, None),
             _ => return Ok(false),
         };
         let (first, before) =
             by_products.map_or((kernels.len(), 0), |products| (products.first_kernel, products.kernels_before));
         let (alone, of_products) = kernels.split_at(first);
         let (before, after) = of_products.split_at(before);
+        // Names of the ways by kernels alone, each with the number of its kernels.
+        let (ways, sizing): (Vec<(String, usize)>, Option<u64>) = match launch {
+            Launch::Ways(ways, _) => {
+                let each = ways.ways.iter().map(|way| (way.name.clone(), way.kernels));
+                (each.collect(), Some(operands[usize::from(ways.contents.0)]))
+            }
+            _ => (vec![(OWN_KERNELS.to_owned(), alone.len())], None),
+        };
         let (lane, workspace) = (op.lane, self.workspaces[op.lane as usize]);
         let stream = self.streams[lane as usize];
         let of_library = work.calls(operands);
-        let number = calls.engine_operations.iter().position(|known| known.work == work).unwrap_or_else(|| {
-            let (kernels, has_products) = (alone.to_vec(), by_products.is_some());
-            calls.engine_operations.push(LibraryOperation { work, kernels, has_products, uses: Vec::new() });
+        // The library's description of work determines its kernels.
+        let is_same = |known: &LibraryOperation| known.work == work && (sizing.is_none() || known.kernels == alone);
+        let number = calls.engine_operations.iter().position(is_same).unwrap_or_else(|| {
+            let of_products = by_products.map(|_| "matrix products".to_owned());
+            let own = ways.iter().map(|(name, _)| name.clone()).chain(of_products).collect();
+            calls.engine_operations.push(LibraryOperation { work, kernels: alone.to_vec(), own, uses: Vec::new() });
             calls.engine_operations.len() - 1
         });
         let operation = number as u32;
@@ -73,18 +92,30 @@ impl<A: Api> Context<'_, A> {
             let launched = kernels.iter().filter(|kernel| self.launches(kernel));
             launched.map(|kernel| self.kernel(kernel, stream, (operands, workspace.0), &mut calls.args)).collect()
         };
-        let (alone, before, after) = (prepared(alone)?, prepared(before)?, prepared(after)?);
-        let gemms = by_products.map_or(&[][..], |by_products| &by_products.gemms);
-        let gemms: Vec<_> = gemms.iter().map(|gemm| self.multiply(gemm, op, operands, calls, products).1).collect();
-        let kernels = calls.add_alternatives(operation, false, alone);
-        let products = calls.add_alternatives(operation, true, [before, gemms, after].concat());
+        let (mut own, mut rest) = (Vec::new(), alone);
+        for (_, count) in &ways {
+            let (kernels, others) = rest.split_at(*count);
+            own.push(prepared(kernels)?);
+            rest = others;
+        }
+        let (before, after) = (prepared(before)?, prepared(after)?);
+        if let Some(by_products) = by_products {
+            let gemms = by_products.gemms.iter().map(|gemm| self.multiply(gemm, op, operands, calls, products).1);
+            let gemms: Vec<Prepared> = gemms.collect();
+            own.push([before, gemms, after].concat());
+        }
+        let own =
+            (0..).zip(own).map(|(way, prepared)| calls.add_alternatives(operation, way, prepared)).collect::<Vec<_>>();
         let uses = &mut calls.engine_operations[number].uses;
         if !uses.iter().any(|known| known.lane == lane) {
-            uses.push(LibraryUse { calls: of_library, lane, kernels, products });
+            uses.push(LibraryUse { calls: of_library, lane, own, sizing });
         }
         Ok(true)
     }
 }
+
+/// Name of the way by kernels alone, for notes.
+const OWN_KERNELS: &str = "kernels of aorta";
 
 /// The way that computes an operation, and the engine if the library does.
 type Chosen<A> = Way<<A as Api>::Engine>;
@@ -93,8 +124,8 @@ type Chosen<A> = Way<<A as Api>::Engine>;
 type Class = (LibraryWork, Vec<u32>);
 
 impl<A: Api> Chooser<'_, A> {
-    /// Chooses between the library's engines and generated kernels for each operation, and returns the choices with
-    /// notes for the record. Calls `done` after each choice.
+    /// Chooses between the library's engines and the other ways for each operation, and returns the choices with notes for the record.
+    /// Calls `done` after each choice.
     pub fn choose_engines(
         &self,
         all: &[LibraryOperation],
@@ -118,15 +149,13 @@ impl<A: Api> Chooser<'_, A> {
                 note += &format!("; likewise {} of similar sizes", counted(others.len(), "other use"));
             }
             if matches!(found, Way::Candidate(_)) && followers.len() + others.len() > MAX_COMPILED {
-                found = Way::Kernels;
+                found = Way::Own(0);
                 note += "; all of them are computed by the kernels of aorta, since compiling an engine for each takes too long";
             }
-            let mut choose = |way: fn() -> Chosen<A>| {
-                others.iter().for_each(|other| chosen[*other] = Some((way(), note.clone())));
-            };
             match &found {
-                Way::Kernels => choose(|| Way::Kernels),
-                Way::Products => choose(|| Way::Products),
+                Way::Own(way) => {
+                    others.iter().for_each(|other| chosen[*other] = Some((Way::Own(*way), note.clone())));
+                }
                 Way::Candidate(engine) => {
                     let engine = A::engine_number(engine);
                     followers.extend(others.iter().map(|other| (*other, engine, note.clone())));
@@ -146,38 +175,46 @@ impl<A: Api> Chooser<'_, A> {
         Ok(chosen.into_iter().map(|one| one.expect("each operation is in a class")).collect())
     }
 
-    /// Chooses between the library's engines, generated kernels and matrix products for one operation. Also returns a note for
-    /// the record.
+    /// Chooses between the library's engines and the other ways for one operation. Also returns a note for the record.
     fn choose_engine(&self, operation: &LibraryOperation) -> Result<(Chosen<A>, String), ExecError> {
-        let LibraryOperation { work, kernels, has_products, uses } = operation;
-        let has_products = *has_products && self.candidates > 1;
-        let (what, library) = (work.describe(), self.api.engine_library());
-        if library.is_none() && !has_products {
+        let LibraryOperation { work, kernels, own, uses } = operation;
+        let own = if self.candidates > 1 { &own[..] } else { &own[..1] };
+        let by_library = !matches!(work, LibraryWork::Kernels(_));
+        let (what, library) = (work.describe(), self.api.engine_library().filter(|_| by_library));
+        if library.is_none() && own.len() == 1 {
             let (of, them) = match work {
                 LibraryWork::Convolution { .. } => ("convolutions", "them"),
                 LibraryWork::Attention(_) => ("attention", "it"),
+                LibraryWork::Kernels(_) => ("operations", "them"),
             };
-            return Ok((Way::Kernels, format!("{of}: kernels of aorta, since there is no library of {them}")));
+            return Ok((Way::Own(0), format!("{of}: {OWN_KERNELS}, since there is no library of {them}")));
         }
         let library = library.unwrap_or_default();
-        let stored = match work {
+        let described = match work {
             LibraryWork::Convolution { .. } => None,
-            LibraryWork::Attention(fused) => self.kept.filter(|_| self.candidates > 1).map(|folder| {
-                let lanes: Vec<u64> = uses.iter().map(|one| self.workspaces[one.lane as usize].1).collect();
-                let (mut what, mut parts) = (format!("{fused:?} {lanes:?}"), vec![self.machine(), library]);
-                for Kernel { source, grid, block, .. } in kernels {
-                    what += &format!(" {grid:?} {block:?}");
-                    parts.push(&source.text);
-                }
-                parts.push(&what);
-                disk_cache::path(folder, &parts, "choice")
-            }),
+            LibraryWork::Attention(fused) => Some(format!("{fused:?}")),
+            LibraryWork::Kernels(ways) => Some(format!("{ways:?}")),
         };
+        let stored = self.kept.filter(|_| self.candidates > 1).zip(described).map(|(folder, mut what)| {
+            let lanes: Vec<u64> = uses.iter().map(|one| self.workspaces[one.lane as usize].1).collect();
+            what += &format!(" {lanes:?}");
+            let mut parts = vec![self.machine(), library];
+            for Kernel { source, grid, block, .. } in kernels {
+                what += &format!(" {grid:?} {block:?}");
+                parts.push(&source.text);
+            }
+            parts.push(&what);
+            disk_cache::path(folder, &parts, "choice")
+        });
         if let Some(choice) = stored.as_deref().and_then(StoredChoice::read) {
             let time = choice.time;
-            match choice.engine() {
-                None => return Ok((Way::Kernels, format!("{what}: kernels of aorta, {time} when they were chosen"))),
-                Some(engine) => {
+            match choice.way(by_library) {
+                Way::Own(way) => {
+                    if let Some(name) = own.get(way) {
+                        return Ok((Way::Own(way), format!("{what}: {name}, {time} when they were chosen")));
+                    }
+                }
+                Way::Candidate(engine) => {
                     if let Ok(engine) = self.compiled(operation, engine) {
                         let note = format!("{what}: an engine of {library}, {time} when it was chosen");
                         return Ok((Way::Candidate(engine), note));
@@ -186,27 +223,58 @@ impl<A: Api> Chooser<'_, A> {
             }
         }
         let (term, workspace) = (work.term(), self.workspaces[uses[0].lane as usize].1);
-        let (found, lacking) = match self.api.engines(work, workspace, self.candidates, None) {
+        let proposals = || match by_library {
+            true => self.api.engines(work, workspace, self.candidates, None),
+            false => Ok(Vec::new()),
+        };
+        let (found, lacking) = match proposals() {
             Ok(found) => (found, None),
-            Err(why) if has_products => (Vec::new(), Some(why)),
+            Err(why) if own.len() > 1 => (Vec::new(), Some(why)),
             Err(why) => {
-                let note = format!("{what}: kernels of aorta, since {library} has no {term}: {why}");
-                return Ok((Way::Kernels, note));
+                let note = format!("{what}: {OWN_KERNELS}, since {library} has no {term}: {why}");
+                return Ok((Way::Own(0), note));
             }
         };
+        if let LibraryWork::Kernels(ways) = work {
+            uses.iter().try_for_each(|one| self.set_contents(one, &ways.contents.1)).map_err(ExecError::device)?;
+        }
         let issue = |way: Way<&A::Engine>, number, stream| self.issue_use(operation, way, number, stream);
         let (lanes, flops) = (uses.iter().map(|one| one.lane).collect(), work.flops());
-        let trial = Trial { what, library, term, lanes, flops, has_products, issue: &issue };
+        let trial = Trial { what, library, term, lanes, flops, own, issue: &issue };
         let TrialResult { way, time, mut note } = self.fastest(&trial, found)?;
         if let Some(why) = lacking.filter(|_| !library.is_empty()) {
             note += &format!("; {library} has no {term}: {why}");
         }
-        // Only choices of attention are stored, which has no products.
         if let Some(time) = time {
-            let engine = if let Way::Candidate(engine) = &way { Some(A::engine_number(engine)) } else { None };
-            disk_cache::store(stored.as_deref(), &StoredChoice::of_engine(engine, time).packed());
+            let number = match &way {
+                Way::Own(way) => Way::Own(*way),
+                Way::Candidate(engine) => Way::Candidate(A::engine_number(engine)),
+            };
+            disk_cache::store(stored.as_deref(), &StoredChoice::of_way(&number, time).packed());
         }
         Ok((way, note))
+    }
+
+    /// Writes the contents on which the time of an operation depends to its operand: the operations that compute them have not run.
+    fn set_contents(&self, one: &LibraryUse, bytes: &[u8]) -> Call {
+        let Some(address) = one.sizing else { return Ok(()) };
+        let copy = CopyLaunch {
+            source: 0,
+            target: 0,
+            source_offset: 0,
+            target_offset: 0,
+            direction: Direction::HostToDevice,
+            pageable: true,
+            engine: false,
+            row_bytes: bytes.len() as u64,
+            rows: 1,
+            source_pitch: 0,
+            target_pitch: 0,
+        };
+        // SAFETY: the operand is the operation's own and has these bytes; nothing uses its memory now, and the source lives until the copy
+        // has ended.
+        unsafe { self.api.copy(&copy, bytes.as_ptr() as u64, address, self.streams[one.lane as usize])? };
+        self.api.synchronize()
     }
 
     /// Compiles an engine for an operation, and runs it once with the operands of the first use.
@@ -221,11 +289,10 @@ impl<A: Api> Chooser<'_, A> {
 
     /// Issues one use of an operation.
     fn issue_use(&self, operation: &LibraryOperation, way: Way<&A::Engine>, number: usize, stream: Stream) -> Call {
-        let LibraryUse { calls, lane, kernels, products } = &operation.uses[number];
+        let LibraryUse { calls, lane, own, .. } = &operation.uses[number];
         let workspace = self.workspaces[*lane as usize];
         let (first, end) = match way {
-            Way::Kernels => *kernels,
-            Way::Products => *products,
+            Way::Own(way) => own[way],
             Way::Candidate(engine) => {
                 return calls.iter().try_for_each(|operands| {
                     // SAFETY: the operands are the operation's own, in memory that nothing else uses now.
@@ -243,11 +310,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_keeps_its_engine() {
-        for engine in
-            [None, Some(EngineNumber { form: 0, number: 0 }), Some(EngineNumber { form: 1, number: u32::MAX - 1 })]
-        {
-            assert_eq!(StoredChoice::of_engine(engine, Nanos(7)).engine(), engine);
+    fn a_choice_keeps_its_way() {
+        let engine = |form, number| Way::Candidate(EngineNumber { form, number });
+        for way in [Way::Own(0), engine(0, 0), engine(1, u32::MAX - 1)] {
+            assert_eq!(StoredChoice::of_way(&way, Nanos(7)).way(true), way);
+        }
+        for way in [Way::Own(0), Way::Own(3)] {
+            assert_eq!(StoredChoice::of_way(&way, Nanos(7)).way(false), way);
         }
     }
 }

@@ -1,42 +1,46 @@
-//! Convolutions and attention that a vendor's library can compute.
+//! Operations that can be computed in several ways: by a vendor's library, by generated kernels, or by matrix products.
 
 use std::sync::Arc;
 
-use crate::ops::{AttentionForm, Conv, ConvForm, FusedAttention, Kernel};
+use crate::ops::{AttentionForm, Conv, ConvForm, FusedAttention, Kernel, KernelWays};
 
-/// A convolution or attention that the vendor's library can compute.
+/// An operation that can be computed in several ways.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LibraryWork {
+    /// A convolution, which the vendor's library can compute.
     Convolution {
         whole: Arc<Conv>,
         /// The convolution of a single call of the library: with some of the samples, if there are many.
         piece: Box<Conv>,
     },
+    /// Attention, which the vendor's library can compute.
     Attention(Arc<FusedAttention>),
+    /// An operation that only generated kernels compute, in several ways.
+    Kernels(Arc<KernelWays>),
 }
 
-/// A convolution or attention of an image, with all uses that differ in the operands' addresses only.
+/// Such an operation of an image, with all uses that differ in the operands' addresses only.
 #[derive(Debug)]
 pub struct LibraryOperation {
     pub work: LibraryWork,
-    /// Kernels that compute the same, with the operands of the first use.
+    /// Kernels that compute the same without products, with the operands of the first use.
     pub kernels: Vec<Kernel>,
-    /// Whether matrix products can compute the same too.
-    pub has_products: bool,
+    /// Names of the ways without the library, for notes.
+    pub own: Vec<String>,
     /// The first use on each lane that has one.
     pub uses: Vec<LibraryUse>,
 }
 
-/// A use of a convolution or attention on one lane.
+/// A use of such an operation on one lane.
 #[derive(Debug)]
 pub struct LibraryUse {
     /// For each call of the library, the addresses of the operands, in the order of `Api::run_engine`.
     pub calls: Vec<Arc<[u64]>>,
     pub lane: u32,
-    /// First and end index in `Calls::alternatives` of the kernels that compute this use.
-    pub kernels: (u32, u32),
-    /// First and end index in `Calls::alternatives` of the matrix products that compute this use, and of their kernels.
-    pub products: (u32, u32),
+    /// For each way without the library, first and end index in `Calls::alternatives` of its kernels and matrix products.
+    pub own: Vec<(u32, u32)>,
+    /// Address of the operand whose contents a trial sets; `None` if the time does not depend on contents.
+    pub sizing: Option<u64>,
 }
 
 /// Number by which the vendor's library identifies an engine of attention.
@@ -67,13 +71,14 @@ impl LibraryWork {
             LibraryWork::Attention(fused) => {
                 vec![fused.operands.iter().map(|(operand, _)| address(*operand)).collect()]
             }
+            LibraryWork::Kernels(_) => Vec::new(),
         }
     }
 
     /// Returns work with the size of the class: engines and kernels compute all work of a class about equally fast.
     pub fn class(&self) -> LibraryWork {
         match self {
-            LibraryWork::Convolution { .. } => self.clone(),
+            LibraryWork::Convolution { .. } | LibraryWork::Kernels(_) => self.clone(),
             LibraryWork::Attention(fused) => LibraryWork::Attention(Arc::new(fused.class())),
         }
     }
@@ -86,13 +91,14 @@ impl LibraryWork {
                 2.0 * y.elements() as f64 / y.dims[1] as f64 * w.elements() as f64
             }
             LibraryWork::Attention(fused) => fused.flops(),
+            LibraryWork::Kernels(ways) => ways.flops,
         }
     }
 
     /// The library's term for a way to compute the work.
     pub fn term(&self) -> &'static str {
         match self {
-            LibraryWork::Convolution { .. } => "algorithm",
+            LibraryWork::Convolution { .. } | LibraryWork::Kernels(_) => "algorithm",
             LibraryWork::Attention(_) => "engine",
         }
     }
@@ -102,6 +108,7 @@ impl LibraryWork {
         match self {
             LibraryWork::Convolution { whole, .. } => describe_convolution(whole),
             LibraryWork::Attention(fused) => describe_attention(fused),
+            LibraryWork::Kernels(ways) => ways.what.clone(),
         }
     }
 }

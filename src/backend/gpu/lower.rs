@@ -44,7 +44,7 @@ pub enum Prepared {
         product: u32,
         kernel: u32,
     },
-    /// A convolution or attention by the vendor's library; does nothing if kernels compute it.
+    /// A convolution or attention by the vendor's library; does nothing if another way computes it.
     Engine {
         /// Index in [`Calls::library`].
         operation: u32,
@@ -53,12 +53,12 @@ pub enum Prepared {
         workspace: (u64, u64),
         stream: Stream,
     },
-    /// A kernel or a matrix product for a convolution or attention, by its index in [`Calls::alternatives`]; does nothing if another
-    /// way computes the operation.
+    /// A kernel or a matrix product of one way to compute an operation, by its index in [`Calls::alternatives`]; does nothing if
+    /// another way computes the operation.
     Alternative {
         operation: u32,
-        /// True if the call belongs to the way by matrix products, false if to the one by kernels alone.
-        by_products: bool,
+        /// Number of the way among those without the library.
+        way: u32,
         call: u32,
     },
     Nothing,
@@ -111,12 +111,11 @@ pub struct Calls<A: Api> {
     pub calls: Vec<Prepared>,
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<ImageProduct>,
-    /// Convolutions and attention, which the vendor's library can compute.
+    /// Operations that can be computed in several ways.
     pub engine_operations: Vec<LibraryOperation>,
     /// Addresses of the operands of each [`Prepared::Engine`].
     pub engine_operands: Vec<Arc<[u64]>>,
-    /// Kernels that a library call can replace: epilogues of products, convolutions, and attention; and products that compute
-    /// convolutions.
+    /// Kernels and products that run only if they are chosen: epilogues of products, and the ways to compute an operation.
     pub alternatives: Vec<Prepared>,
     pub exchanges: Vec<Exchange>,
     /// Devices of the ranks to which data is copied through host memory.
@@ -174,12 +173,12 @@ impl<A: Api> Calls<A> {
         self.recorded.push(range);
     }
 
-    /// Adds calls of one way to compute a convolution or attention, and returns their first and end index in `alternatives`.
-    pub fn add_alternatives(&mut self, operation: u32, by_products: bool, prepared: Vec<Prepared>) -> (u32, u32) {
+    /// Adds calls of one way to compute an operation, and returns their first and end index in `alternatives`.
+    pub fn add_alternatives(&mut self, operation: u32, way: u32, prepared: Vec<Prepared>) -> (u32, u32) {
         let first = self.alternatives.len() as u32;
         self.alternatives.extend(prepared);
         let end = self.alternatives.len() as u32;
-        self.calls.extend((first..end).map(|call| Prepared::Alternative { operation, by_products, call }));
+        self.calls.extend((first..end).map(|call| Prepared::Alternative { operation, way, call }));
         (first, end)
     }
 
@@ -468,7 +467,9 @@ impl<A: Api> Context<'_, A> {
             Launch::Memset { operand, value, bytes } => {
                 Prepared::Memset { address: at(*operand), value: *value, bytes: *bytes, stream }
             }
-            Launch::Peer(_) | Launch::Conv(..) | Launch::Attention(..) => unreachable!("it is several calls"),
+            Launch::Peer(_) | Launch::Conv(..) | Launch::Attention(..) | Launch::Ways(..) => {
+                unreachable!("it is several calls")
+            }
             Launch::Host { .. } => unreachable!("it is two steps"),
             Launch::Collective(collectives) => {
                 let first = calls.exchanges.len() as u32;

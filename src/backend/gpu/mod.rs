@@ -9,6 +9,7 @@ mod copy_units;
 mod declared;
 mod disk_cache;
 mod driver;
+mod finals;
 mod flags;
 mod gate;
 mod host_lanes;
@@ -30,6 +31,7 @@ pub(super) mod runtime;
 pub mod stamps;
 mod streams;
 mod timer;
+mod timing;
 pub(super) mod tracer;
 mod trial;
 

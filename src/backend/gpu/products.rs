@@ -1,13 +1,11 @@
 //! Chooses the vendor's algorithm for each matrix product.
 //!
 //! The algorithms that the library proposes are timed on the operations' own operands, concurrently on every stream
-//! that has the product: the fastest alone is not always the fastest where products overlap. They are timed as a graph,
-//! since the host's call takes longer than a small product.
+//! that has the product: the fastest alone is not always the fastest where products overlap.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use crate::base::{Nanos, counted};
 use crate::exec::{DeviceInfo, ExecError, Fault, ImageOp};
@@ -15,29 +13,11 @@ use crate::ops::{Arithmetic, Gemm, Launch, Matrix};
 
 use super::api::{Addresses, Api, Call};
 use super::disk_cache;
+use super::finals;
 use super::lower::{Args, Calls, Context, ImageProduct, Prepared, ProductUse, Products};
-use super::runtime::{Event, Graph, Stream};
+use super::runtime::{Event, Stream};
 
-/// Number of timed runs of an algorithm, after one untimed run.
-const TRIALS: usize = 5;
-
-/// Time after which an algorithm is not run again, for all its runs together.
-const TIME_BUDGET: Nanos = Nanos(100_000_000);
-
-/// Minimum number of floating-point operations of a timed graph, which contains a small product several times.
-const MIN_FLOPS: f64 = 1e9;
-
-/// Largest number of copies of a product in a timed graph.
-const MAX_COPIES: f64 = 8.0;
-
-/// Maximum time that the host may take to issue all copies in a timed graph. A library computes some operations by
-/// thousands of launches, whose capture takes minutes.
-const MAX_ISSUE: Duration = Duration::from_millis(2);
-
-/// A later proposal replaces an earlier one only if its time is less than this multiple; a smaller gain may be noise.
-const MIN_GAIN: f64 = 0.99;
-
-/// Number of products up to which each is timed, which takes about 0.06 s for a product of 1 ms. A workload whose sizes
+/// Number of products up to which each is timed, which takes up to 0.1 s for a product of 1 ms. A workload whose sizes
 /// are drawn has hundreds of products; then one of each class is timed, and the others take its algorithm.
 const MAX_TIMED: usize = 64;
 
@@ -209,33 +189,34 @@ impl<A: Api> Chooser<'_, A> {
             let note = self.note(product, split, (choice.place, count), &format!("{} when it was chosen", choice.time));
             return Ok(ProductChoice { product: algorithm, split, note: Some(note) });
         }
-        let mut first = None;
+        if count == 1 {
+            let Candidate { algorithm, split } = candidates.swap_remove(0);
+            let note = split.then(|| format!("product {}{SEPARATE_EPILOGUE}", describe(gemm)));
+            return Ok(ProductChoice { product: algorithm, split, note });
+        }
         let mut failed = None;
-        let mut best: Option<(Nanos, usize, Candidate<A>)> = None;
-        for (place, candidate) in candidates.into_iter().enumerate() {
-            if count == 1 {
-                let note = candidate.split.then(|| format!("product {}{SEPARATE_EPILOGUE}", describe(gemm)));
-                return Ok(ProductChoice { product: candidate.algorithm, split: candidate.split, note });
-            }
-            match self.time(&candidate, product) {
-                Ok(time) if best.as_ref().is_none_or(|(least, ..)| (time.0 as f64) < MIN_GAIN * least.0 as f64) => {
-                    best = Some((time, place, candidate));
-                    continue;
-                }
-                Ok(_) => {}
+        let mut times = Vec::new();
+        for (place, candidate) in candidates.iter().enumerate() {
+            match self.time(candidate, product) {
+                Ok(time) => times.push((place, time)),
                 // An algorithm that fails is skipped; it is an error only if all fail.
                 Err(fault) => failed = failed.or(Some(fault)),
             }
-            first.get_or_insert(candidate);
         }
+        let lanes: Vec<u32> = product.uses.iter().map(|one| one.lane).collect();
+        let finals = self.time_again(&lanes, times, &|place, number, stream| {
+            self.issue_product(&candidates[place], &product.uses[number], product.reserved, stream)
+        });
         let what = describe(gemm);
-        match (best, first, failed) {
-            (Some((time, place, Candidate { algorithm, split })), ..) => {
+        match (finals::best(&finals), failed) {
+            (Some((place, time)), _) => {
                 disk_cache::store(kept.as_deref(), &StoredChoice { place, time }.packed());
+                let Candidate { algorithm, split } = candidates.swap_remove(place);
                 let note = self.note(product, split, (place, count), &time.to_string());
                 Ok(ProductChoice { product: algorithm, split, note: Some(note) })
             }
-            (None, Some(Candidate { algorithm, split }), Some(fault)) => {
+            (None, Some(fault)) if count > 0 => {
+                let Candidate { algorithm, split } = candidates.swap_remove(0);
                 let epilogue = epilogue(gemm, split);
                 let note =
                     format!("product {what}{epilogue}: algorithm 1 of {count}, since none could be timed: {fault}");
@@ -299,18 +280,23 @@ impl<A: Api> Chooser<'_, A> {
         let Gemm { m, n, k, batch, .. } = product.gemm;
         let lanes: Vec<u32> = product.uses.iter().map(|one| one.lane).collect();
         self.time_lanes(&lanes, 2.0 * m as f64 * n as f64 * k as f64 * batch as f64, &|number, stream| {
-            let ProductUse { operands, lane, epilogue } = product.uses[number];
-            // SAFETY: the operands are the operations' own, in memory that nothing else uses now.
-            unsafe {
-                let (workspace, bytes) = self.workspaces[lane as usize];
-                let own = (workspace + product.reserved, bytes.saturating_sub(product.reserved));
-                self.api.multiply(&candidate.algorithm, operands, own, stream)?;
-            }
-            match epilogue.filter(|_| candidate.split) {
-                Some(kernel) => self.alternative(&self.alternatives[kernel as usize], stream),
-                None => Ok(()),
-            }
+            self.issue_product(candidate, &product.uses[number], product.reserved, stream)
         })
+    }
+
+    /// Issues a use of a product, whose operation has this many bytes at the begin of the workspace.
+    fn issue_product(&self, candidate: &Candidate<A>, product: &ProductUse, reserved: u64, stream: Stream) -> Call {
+        let ProductUse { operands, lane, epilogue } = *product;
+        // SAFETY: the operands are the operations' own, in memory that nothing else uses now.
+        unsafe {
+            let (workspace, bytes) = self.workspaces[lane as usize];
+            let own = (workspace + reserved, bytes.saturating_sub(reserved));
+            self.api.multiply(&candidate.algorithm, operands, own, stream)?;
+        }
+        match epilogue.filter(|_| candidate.split) {
+            Some(kernel) => self.alternative(&self.alternatives[kernel as usize], stream),
+            None => Ok(()),
+        }
     }
 
     /// Issues a kernel, or a product whose algorithm is chosen, on a stream.
@@ -329,85 +315,6 @@ impl<A: Api> Chooser<'_, A> {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Median time of one execution of the work that `issue` issues, when all these lanes execute it concurrently.
-    /// `issue` gets the lane's index in the list and its stream; `flops` is the number of operations on one lane.
-    pub fn time_lanes(&self, lanes: &[u32], flops: f64, issue: &dyn Fn(usize, Stream) -> Call) -> Call<Nanos> {
-        let first = self.streams[lanes[0] as usize];
-        // The first one may load code.
-        issue(0, first)?;
-        self.api.synchronize()?;
-        let began = Instant::now();
-        issue(0, first)?;
-        let most = (MAX_ISSUE.as_secs_f64() / began.elapsed().as_secs_f64()).clamp(1.0, MAX_COPIES);
-        self.api.synchronize()?;
-        let repeats = (MIN_FLOPS / (flops * lanes.len() as f64)).ceil().clamp(1.0, most) as u32;
-        // SAFETY: streams and events are alive until the device is idle, and a capture that was begun is ended.
-        unsafe {
-            self.api.begin_capture(first)?;
-            let issued = self.issue(lanes, repeats, issue);
-            let ended = self.api.end_capture(first);
-            let Ok(graph) = ended else {
-                // A refused call can end the capture; its own error says why.
-                return issued.and(ended.map(|_| Nanos(0)));
-            };
-            let time = issued.and_then(|()| self.time_graph(graph, first));
-            self.api.destroy_graph(graph);
-            Ok(Nanos(time?.0 / i64::from(repeats)))
-        }
-    }
-
-    /// # Safety
-    ///
-    /// The graph and the stream are alive.
-    unsafe fn time_graph(&self, graph: Graph, stream: Stream) -> Call<Nanos> {
-        let mut times = Vec::with_capacity(TRIALS);
-        let mut spent = Nanos(0);
-        for trial in 0..=TRIALS {
-            // SAFETY: the caller guarantees it; the events are the chooser's own.
-            let time = unsafe {
-                self.api.record(self.from, stream)?;
-                self.api.launch_graph(graph, stream)?;
-                self.api.record(self.to, stream)?;
-                self.api.synchronize()?;
-                self.api.elapsed(self.from, self.to)?
-            };
-            if trial > 0 {
-                times.push(time);
-                spent += time;
-            }
-            if spent > TIME_BUDGET {
-                break;
-            }
-        }
-        times.sort_unstable();
-        Ok(times[times.len() / 2])
-    }
-
-    /// Issues `repeats` times on each lane, between a fork and a join.
-    ///
-    /// # Safety
-    ///
-    /// Nothing else uses the memory of the issued work meanwhile; the streams and events are alive.
-    unsafe fn issue(&self, lanes: &[u32], repeats: u32, issue: &dyn Fn(usize, Stream) -> Call) -> Call {
-        let first = self.streams[lanes[0] as usize];
-        // SAFETY: the caller guarantees it. A wait refers to the latest record before it, so one event serves all.
-        unsafe {
-            self.api.record(self.order, first)?;
-            for (number, &lane) in lanes.iter().enumerate() {
-                let stream = self.streams[lane as usize];
-                if number > 0 {
-                    self.api.wait(stream, self.order)?;
-                }
-                (0..repeats).try_for_each(|_| issue(number, stream))?;
-            }
-            for &lane in &lanes[1..] {
-                self.api.record(self.order, self.streams[lane as usize])?;
-                self.api.wait(first, self.order)?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Times the candidates of a vendor's library, and the generated kernels and matrix products that compute the same, to use the fastest.
+//! Times the candidates of a vendor's library, and the ways without the library that compute the same, to use the fastest.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,11 @@ use crate::base::Nanos;
 use crate::exec::ExecError;
 
 use super::api::{Api, Call};
+use super::finals::{self, NEAR};
 use super::products::Chooser;
 use super::runtime::Stream;
 
-/// Time after which no further candidate is timed, provided that some candidate or the kernels have run.
+/// Time after which no further candidate is timed, provided that some candidate or another way has run.
 const TRIAL_BUDGET: Duration = Duration::from_secs(3);
 
 /// Time spent on candidates that were not timed because they are far slower; after it, no further candidate is tried.
@@ -22,15 +23,15 @@ const MAX_RATIO: u32 = 4;
 /// Time that the host may take to issue one run and to wait for it, besides the run itself.
 const HOST_TIME: Duration = Duration::from_millis(1);
 
-/// A way to compute a convolution or attention; `C` is a candidate of the vendor's library.
-#[derive(Clone, Copy)]
+/// A way to compute an operation; `C` is a candidate of the vendor's library.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way<C> {
-    Kernels,
-    Products,
+    /// Kernels or matrix products, by their number among the ways without the library.
+    Own(usize),
     Candidate(C),
 }
 
-/// An operation that a library or generated kernels can compute.
+/// An operation that can be computed in several ways.
 pub struct Trial<'a, C> {
     /// Description of the operation for notes.
     pub what: String,
@@ -42,15 +43,15 @@ pub struct Trial<'a, C> {
     pub lanes: Vec<u32>,
     /// Number of floating-point operations of one run on one lane.
     pub flops: f64,
-    /// Whether matrix products can compute the operation.
-    pub has_products: bool,
+    /// Names of the ways without the library, for notes. The first one is used if nothing is timed.
+    pub own: &'a [String],
     /// Issues one run on a stream. The number is the index in `lanes` of the lane whose operands are used.
     pub issue: &'a dyn Fn(Way<&C>, usize, Stream) -> Call,
 }
 
 /// The result of a trial.
 pub struct TrialResult<C> {
-    /// The fastest way; the kernels if nothing else runs.
+    /// The fastest way.
     pub way: Way<C>,
     /// The measured time; `None` if nothing was timed.
     pub time: Option<Nanos>,
@@ -73,30 +74,37 @@ impl<A: Api> Chooser<'_, A> {
         Ok(began.elapsed())
     }
 
-    /// Returns the fastest of the candidates, the kernels and the matrix products. Skips ways that fail, and returns an error only if
-    /// all fail.
+    /// Returns the fastest of the candidates and the ways without the library. Skips ways that fail, and returns an error only if all
+    /// fail.
     ///
-    /// If a setting permits one candidate only, takes the first candidate that runs, without timing it, and no matrix products.
+    /// If a setting permits one candidate only, takes the first candidate that runs, without timing it, or the first other way.
     pub fn fastest<C>(&self, trial: &Trial<C>, candidates: Vec<C>) -> Result<TrialResult<C>, ExecError> {
-        let Trial { what, library, term, lanes, flops, has_products, issue } = trial;
+        let Trial { what, library, term, lanes, flops, own, issue } = trial;
         let count = candidates.len();
-        if self.candidates == 1 || (count == 0 && !has_products) {
+        if self.candidates == 1 || (count == 0 && own.len() == 1) {
             let candidate = candidates.into_iter().find(|candidate| self.runs(trial, candidate).is_ok());
             let by = match candidate {
                 Some(_) => format!("the first {term} of {library} that runs, not timed"),
-                None if count == 0 => format!("kernels of aorta, since {library} has no {term}"),
-                None => format!("kernels of aorta, since no {term} of {library} runs"),
+                None if count == 0 => format!("{}, since {library} has no {term}", own[0]),
+                None => format!("{}, since no {term} of {library} runs", own[0]),
             };
-            let way = candidate.map_or(Way::Kernels, Way::Candidate);
+            let way = candidate.map_or(Way::Own(0), Way::Candidate);
             return Ok(TrialResult { way, time: None, note: format!("{what}: {by}") });
         }
         let time = |by: Way<&C>| self.time_lanes(lanes, *flops, &|number, stream| issue(by, number, stream));
         let (began, mut wasted) = (Instant::now(), Duration::ZERO);
-        let own = time(Way::Kernels);
-        let products = if *has_products { time(Way::Products).ok() } else { None };
-        let mut best: Option<(Nanos, usize, C)> = None;
+        let mut failure = None;
+        // Each way with its first time. Candidates far slower than others are dropped, since they hold memory.
+        let mut timed: Vec<(Nanos, Entrant<C>)> = Vec::new();
+        for number in 0..own.len() {
+            match time(Way::Own(number)) {
+                Ok(time) => timed.push((time, Entrant { place: number, way: Way::Own(number) })),
+                Err(fault) => failure = failure.or(Some(fault)),
+            }
+        }
+        let mut fails = count > 0;
         for (place, candidate) in candidates.into_iter().enumerate() {
-            let least = best.iter().map(|&(least, ..)| least).chain(own.as_ref().ok().copied()).chain(products).min();
+            let least = timed.iter().map(|(time, _)| *time).min();
             if least.is_some() && (began.elapsed() > TRIAL_BUDGET || wasted > SLOW_BUDGET) {
                 break;
             }
@@ -106,35 +114,66 @@ impl<A: Api> Chooser<'_, A> {
                 wasted += 2 * once;
                 continue;
             }
-            if let Ok(time) = time(Way::Candidate(&candidate))
-                && best.as_ref().is_none_or(|(least, ..)| time < *least)
-            {
-                best = Some((time, place, candidate));
+            if let Ok(time) = time(Way::Candidate(&candidate)) {
+                fails = false;
+                timed.push((time, Entrant { place, way: Way::Candidate(candidate) }));
+                let best = timed.iter().filter(|(_, entrant)| entrant.is_candidate()).map(|(time, _)| *time).min();
+                let limit = NEAR * best.map_or(0.0, |best| best.0 as f64);
+                timed.retain(|(time, entrant)| !entrant.is_candidate() || time.0 as f64 <= limit);
             }
         }
-        let failed = best.is_none() && count > 0;
-        // The time of each way, and its names in notes: as the chosen way and as another one.
-        let mut ways: Vec<(Nanos, [String; 2], Way<C>)> = Vec::new();
-        let both = |name: &str| [name.to_owned(), name.to_owned()];
-        ways.extend(own.as_ref().ok().map(|&time| (time, both("kernels of aorta"), Way::Kernels)));
-        ways.extend(products.map(|time| (time, both("matrix products"), Way::Products)));
-        ways.extend(best.map(|(time, place, candidate)| {
-            let chosen = format!("{term} {} of {count} of {library}", place + 1);
-            (time, [chosen, format!("the best of {count} of {library}")], Way::Candidate(candidate))
-        }));
-        ways.sort_by_key(|(time, ..)| *time);
-        let mut ways = ways.into_iter();
-        let Some((time, [chosen, _], way)) = ways.next() else {
-            let fault = own.err().map_or_else(|| format!("nothing computes {what}"), |fault| fault.to_string());
+        let first = timed.iter().enumerate().map(|(index, (time, _))| (index, *time)).collect();
+        let finals = self.time_again(lanes, first, &|index, number, stream| {
+            let by = match &timed[index].1.way {
+                Way::Own(number) => Way::Own(*number),
+                Way::Candidate(candidate) => Way::Candidate(candidate),
+            };
+            issue(by, number, stream)
+        });
+        let Some((chosen, least)) = finals::best(&finals) else {
+            let fault = failure.map_or_else(|| format!("nothing computes {what}"), |fault| fault.to_string());
             return Err(ExecError::Device { fault, help: None });
         };
-        let mut note = format!("{what}: {chosen}, {time}");
-        for (time, [_, other], _) in ways {
-            note += &format!("; {other} {time}");
+        let time_of = |index: usize| {
+            let again = finals.iter().find(|(number, _)| *number == index);
+            again.map_or(timed[index].0, |(_, time)| *time)
+        };
+        let name = |entrant: &Entrant<C>| match entrant.way {
+            Way::Own(number) => own[number].clone(),
+            Way::Candidate(_) => format!("{term} {} of {count} of {library}", entrant.place + 1),
+        };
+        let mut note = format!("{what}: {}, {least}", name(&timed[chosen].1));
+        // The other ways without the library, and the best candidate unless one is chosen.
+        let others = (0..timed.len()).filter(|&index| index != chosen);
+        let (candidates, mut others): (Vec<usize>, Vec<usize>) =
+            others.partition(|&index| timed[index].1.is_candidate());
+        let best = candidates.into_iter().min_by_key(|&index| time_of(index));
+        others.extend(best.filter(|_| !timed[chosen].1.is_candidate()));
+        others.sort_by_key(|&index| time_of(index));
+        for index in others {
+            let name = match &timed[index].1 {
+                entrant if entrant.is_candidate() => format!("the best of {count} of {library}"),
+                entrant => name(entrant),
+            };
+            note += &format!("; {name} {}", time_of(index));
         }
-        if failed {
+        if fails {
             note += &format!("; each of {count} of {library} fails or takes far longer");
         }
-        Ok(TrialResult { way, time: Some(time), note })
+        let way = timed.swap_remove(chosen).1.way;
+        Ok(TrialResult { way, time: Some(least), note })
+    }
+}
+
+/// A way of a trial.
+struct Entrant<C> {
+    /// Number of the way among the candidates, or among the ways without the library.
+    place: usize,
+    way: Way<C>,
+}
+
+impl<C> Entrant<C> {
+    fn is_candidate(&self) -> bool {
+        matches!(self.way, Way::Candidate(_))
     }
 }

@@ -1,4 +1,4 @@
-//! The cost of a convolution: that of a library's kernels or that of our own, whichever takes less time on an H100.
+//! The cost of a convolution: that of a library's kernels, of products, or of our own kernels, whichever takes the least time on an H100.
 
 use super::super::launch::Gemm;
 use super::super::matrix::product_cost;
@@ -37,6 +37,17 @@ struct Library {
 
 const LIBRARY_16: Library = Library { units: 720e3, rate: 0.42, tile_depth: 100.0 };
 const LIBRARY_TF32: Library = Library { units: 370e3, rate: 0.58, tile_depth: 40.0 };
+
+impl Library {
+    /// Returns the library's kernels for an arithmetic of matrix units; `None` for any other arithmetic.
+    fn of(arithmetic: Arithmetic) -> Option<Library> {
+        match arithmetic {
+            Arithmetic::F16 | Arithmetic::BF16 => Some(LIBRARY_16),
+            Arithmetic::Tf32 => Some(LIBRARY_TF32),
+            _ => None,
+        }
+    }
+}
 
 /// Operations per ns of the vector units in products, on an H100.
 const VECTOR_UNITS: f64 = 51e3;
@@ -83,13 +94,15 @@ const PER_TURNED: f64 = 14.0;
 /// Instructions that an SM could issue while its 32 units for loads and stores execute one of a warp.
 const PER_LOAD: f64 = 3.0;
 
-/// Returns the cost of the library's convolution or of our kernels.
+/// Returns the cost of the fastest way.
 pub fn cost(spec: &Spec) -> Cost {
-    let (own, own_time) = own(spec);
-    match library(spec) {
-        Some((cost, time)) if time < own_time => cost,
-        _ => own,
+    let (mut best, mut least) = own(spec);
+    for (cost, time) in library(spec).into_iter().chain(spread(spec)) {
+        if time < least {
+            (best, least) = (cost, time);
+        }
     }
+    best
 }
 
 /// Returns the cost of our kernels, and their time in ns on an H100.
@@ -155,11 +168,7 @@ fn own(spec: &Spec) -> (Cost, f64) {
 /// The kernels read and write tensors whose channels come last, so that others copy the operands before and after.
 fn library(spec: &Spec) -> Option<(Cost, f64)> {
     let arithmetic = arithmetic(spec);
-    let library = match arithmetic {
-        Arithmetic::F16 | Arithmetic::BF16 => LIBRARY_16,
-        Arithmetic::Tf32 => LIBRARY_TF32,
-        _ => return None,
-    };
+    let library = Library::of(arithmetic)?;
     let shape = Shape::of(spec);
     // Operands of plain products need no other layout. Gradients of weights add up over the positions of all samples, which lie apart
     // from each other.
@@ -211,6 +220,22 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
     let join = if parts > 1 { 2.0 * LAUNCH } else { 0.0 };
     let conversions = 2.0 * converted as f64 / BANDWIDTH + further as f64 * LAUNCH;
     Some((cost, computed + conversions + LAUNCH + join))
+}
+
+/// Returns the cost of a transposed convolution of single elements with a stride as products, which a kernel writes with the zeros between,
+/// and its time in ns on an H100; `None` for any other convolution.
+fn spread(spec: &Spec) -> Option<(Cost, f64)> {
+    let shape = Shape::of(spec);
+    let library = Library::of(arithmetic(spec))?;
+    let is_apart = shape.form == Form::Transposed && products::multiplies(&shape) && !products::is_product(&shape);
+    if !is_apart || spec.inputs.len() > 2 {
+        return None;
+    }
+    let (cost, time) = product(spec, &shape, &library);
+    let values = shape.samples * shape.inputs * shape.y.iter().product::<u64>();
+    let scratch = Traffic::of(Space::Device, 2 * values * spec.outputs[0].dtype.size());
+    let tiling = Tiling { further: cost.tiling.further + 1, ..cost.tiling };
+    Some((Cost { scratch, tiling, ..cost }, time + scratch.total() as f64 / BANDWIDTH + LAUNCH))
 }
 
 /// Returns the cost of a convolution of single elements as a product for each sample, and its time in ns on an H100.

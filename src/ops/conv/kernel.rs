@@ -144,9 +144,10 @@ pub fn launches(spec: &Spec) -> Vec<Launch> {
     let counts = |tensor: &Tensor| tensor.elements() <= i32::MAX as u64;
     match conv.pieces().0.tensors.iter().all(counts) {
         true => {
-            let products = Products::of(spec).map(|Products { gemms, copy, parts }| {
+            let products = Products::of(spec).map(|Products { gemms, copy, parts, spread }| {
                 let (first_kernel, kernels_before) = (kernels.len(), usize::from(copy.is_some()));
-                kernels.extend(copy.into_iter().chain(parts.map(|count| Split::adding(spec, count))));
+                let adding = parts.map(|count| Split::adding(spec, count));
+                kernels.extend(copy.into_iter().chain(adding).chain(spread));
                 Box::new(ConvProducts { gemms, first_kernel, kernels_before })
             });
             vec![Launch::Conv(Arc::new(conv), kernels, products)]

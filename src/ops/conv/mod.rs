@@ -11,6 +11,7 @@ mod phase;
 mod products;
 mod reference;
 mod shape;
+mod spread;
 mod text;
 
 use super::ConvForm as Form;

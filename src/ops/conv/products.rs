@@ -3,8 +3,9 @@
 //! Each sample is a product of the weights, of [channels of `y`, channels of `x`], and of the sample's [channels, positions], whose
 //! positions are contiguous. A batch with one product for each sample reads and writes the tensors as they lie. No kernel copies them
 //! with the channels last, as engines of the library do. With a stride, a kernel first copies the elements of `x` that windows cover to
-//! the workspace. The gradient of the weights is a sum over the samples: the products lie in the workspace, and a kernel adds them up
-//! in a fixed order.
+//! the workspace. The products of a transposed convolution with a stride lie in the workspace, and a kernel writes them with the zeros
+//! between. The gradient of the weights is a sum over the samples: the products lie in the workspace, and a kernel adds them up in a fixed
+//! order.
 
 use super::super::kernel::compute_type;
 use super::super::launch::{Gemm, Matrix};
@@ -28,11 +29,12 @@ pub struct Products {
     pub copy: Option<Kernel>,
     /// Number of gradients of weights in the workspace that a kernel adds up; `None` if the products write the result.
     pub parts: Option<u64>,
+    /// Kernel that writes the result from products in the workspace and the zeros between them; `None` if there are no zeros between.
+    pub spread: Option<Kernel>,
 }
 
 impl Products {
-    /// Returns the products; `None` unless the kernel has one element, without groups, padding and bias, and without a stride of a
-    /// transposed convolution.
+    /// Returns the products; `None` unless the kernel has one element, without groups, padding and bias.
     pub fn of(spec: &Spec) -> Option<Products> {
         let shape = Shape::of(spec);
         let operands = shape.form.operands(spec);
@@ -42,7 +44,7 @@ impl Products {
             tensor.contiguous() && tensor.space == Space::Device && (1..=i32::MAX as u64).contains(&tensor.elements())
         };
         let is_apart = shape.stride.iter().any(|&stride| stride > 1);
-        let fits = multiplies(&shape) && !(is_apart && shape.form == Form::Transposed) && spec.inputs.len() == 2;
+        let fits = multiplies(&shape) && spec.inputs.len() == 2;
         if !fits || !operands.into_iter().all(is_dense) {
             return None;
         }
@@ -50,20 +52,28 @@ impl Products {
         let division = if shape.form == Form::Weights { Division::of(&whole) } else { Division::NONE };
         let parts = (division != Division::NONE).then_some(division.samples * division.parts);
         let dtype = spec.inputs[0].dtype;
-        let copied = is_apart.then(|| Tensor::packed(dtype, &windows::shape(shape.samples, shape.inputs, shape.y)));
+        let covered = is_apart.then(|| Tensor::packed(dtype, &windows::shape(shape.samples, shape.inputs, shape.y)));
+        // The elements that windows cover are read from the workspace, or written to it.
+        let (copied, spread) = if shape.form == Form::Transposed { (None, covered) } else { (covered, None) };
         // Results come first in the workspace, then the copy.
         let results = parts.map_or(0, |parts| parts * whole.m * whole.n * dtype.compute().size());
         let offset = results.next_multiple_of(ALIGN);
-        if offset + copied.map_or(0, |copied| copied.bytes()) > MAX_PARTS {
+        // Engines of libraries get workspace for copies of all operands as well.
+        let most = MAX_PARTS.max(operands.iter().map(|operand| spec.operand(*operand).bytes()).sum());
+        if offset + covered.map_or(0, |covered| covered.bytes()) > most {
             return None;
         }
         if let Some(Tensor { align, .. }) = copied {
             whole.b = Matrix { operand: Matrix::WORKSPACE, offset: offset / dtype.size(), align, ..whole.b };
         }
+        if let Some(Tensor { align, .. }) = spread {
+            whole.c = Matrix { operand: Matrix::WORKSPACE, align, ..whole.c };
+        }
         Some(Products {
             gemms: if parts.is_some() { division.products(&whole, dtype.compute()) } else { vec![whole] },
             copy: copied.map(|copied| copy(spec, &shape, (offset, copied))),
             parts,
+            spread: spread.map(|_| spread::spread(&shape, operands[0], spec.operand(operands[0]))),
         })
     }
 }
@@ -89,7 +99,7 @@ fn copy(spec: &Spec, shape: &Shape, (offset, copied): (u64, Tensor)) -> Kernel {
 }
 
 /// Whether a convolution multiplies the channels of elements of `x` by the weights, and does nothing else.
-fn multiplies(shape: &Shape) -> bool {
+pub fn multiplies(shape: &Shape) -> bool {
     shape.groups == 1 && shape.elements() == 1 && shape.padding.iter().all(|&size| size == 0)
 }
 
@@ -196,7 +206,7 @@ mod tests {
     /// Samples share the weights, and each matrix is an operand as it lies.
     #[test]
     fn single_elements_are_a_product_for_each_sample() {
-        let Products { gemms, copy: None, parts: None } =
+        let Products { gemms, copy: None, parts: None, spread: None } =
             products(&call("conv", [&[8, 96, 28, 28], &[40, 96, 1, 1]], &[]))
         else {
             panic!("no kernels")
@@ -228,7 +238,7 @@ mod tests {
             (&[1, 512, 13, 13], 64, None),
             (&[3, 24, 1009], 40, Some(3)),
         ] {
-            let Products { gemms, copy: None, parts: found } = products(&weights(x, channels, 1)) else {
+            let Products { gemms, copy: None, parts: found, spread: None } = products(&weights(x, channels, 1)) else {
                 panic!("{x:?}")
             };
             assert_eq!(found, parts, "{x:?}");
@@ -242,6 +252,22 @@ mod tests {
                 assert!(gemm.k >= MIN_DEPTH.min(positions) && gemm.batch <= UNITS, "{x:?}");
             }
         }
+    }
+
+    /// Products of a transposed convolution with a stride lie in the workspace; a kernel writes each element of the result.
+    #[test]
+    fn a_kernel_writes_the_zeros_between_products() {
+        let options = [("transposed", Attr::Bool(true)), ("stride", Attr::Int(2)), ("output_padding", Attr::Int(1))];
+        let spec = call("conv", [&[8, 40, 14, 15], &[40, 96, 1, 1]], &options);
+        let Products { gemms, copy: None, parts: None, spread: Some(spread) } = products(&spec) else {
+            panic!("a kernel follows")
+        };
+        let [Gemm { m: 96, n: 210, k: 40, batch: 8, c, .. }] = &gemms[..] else { panic!("{gemms:?}") };
+        assert_eq!((c.operand, c.offset, c.row, c.batch), (Matrix::WORKSPACE, 0, 210, 96 * 210));
+        assert_eq!(spread.args[0], Arg::Workspace(2 * 8 * 96 * 210));
+        assert!(spread.grid[0] * THREADS * 8 >= 8 * 96 * 28 * 30);
+        let [Launch::Conv(_, kernels, Some(products))] = &spec.launch()[..] else { panic!("one launch") };
+        assert_eq!((&kernels[products.first_kernel..], products.kernels_before), (&[spread][..], 0));
     }
 
     /// A launch holds the kernels that need no product, then the one that copies and the one that adds up. Results and the copy do not

@@ -54,6 +54,13 @@ const SCRATCH: u64 = 256;
 /// not evict strictly by age.
 const FLUSH_FACTOR: u64 = 2;
 
+/// Maximum number of ways to compute an operation that are timed.
+const MAX_WAYS: usize = 6;
+
+/// Maximum number of ways of all operations together: to compile and time 94 tilings of ten grouped products took 6 s on a host with an
+/// H200.
+const MAX_ALL_WAYS: usize = 64;
+
 /// Status code for a failed allocation, the same for both vendors.
 const OUT_OF_MEMORY: i64 = 2;
 
@@ -114,6 +121,7 @@ impl<A: Api> GpuDriver<A> {
     fn make(api: Arc<A>, mut image: Image, cache: Option<&Path>) -> Result<Self, ExecError> {
         api.make_current().map_err(ExecError::device)?;
         let notes = spare_workspaces(api.as_ref(), &mut image)?;
+        add_ways(api.as_ref(), &mut image)?;
         let kernels = Kernels::load(api.as_ref(), &wanted::<A>(&image), cache)?;
         let mut driver = GpuDriver {
             streams: Vec::new(),
@@ -310,7 +318,7 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Chooses an algorithm for each matrix product, each convolution and each use of attention.
+    /// Chooses an algorithm for each matrix product, and a way to compute each operation that has several.
     fn choose_products(&mut self, id_exchange: &IdExchange) -> Result<(), ExecError> {
         let Calls { products, engine_operations, .. } = &self.calls;
         if products.is_empty() && engine_operations.is_empty() {
@@ -356,12 +364,8 @@ impl<A: Api> GpuDriver<A> {
         for call in calls {
             let stands_in = match *call {
                 Prepared::Epilogue { product, kernel } => Some((splits[product as usize], kernel)),
-                Prepared::Alternative { operation, by_products, call } => {
-                    let is_chosen = match &ways[operation as usize].0 {
-                        Way::Kernels => !by_products,
-                        Way::Products => by_products,
-                        Way::Candidate(_) => false,
-                    };
+                Prepared::Alternative { operation, way, call } => {
+                    let is_chosen = matches!(ways[operation as usize].0, Way::Own(chosen) if chosen == way as usize);
                     Some((is_chosen, call))
                 }
                 _ => None,
@@ -419,6 +423,32 @@ fn spare_workspaces<A: Api>(api: &A, image: &mut Image) -> Result<Vec<String>, E
         "{} in a form with less workspace, since the device lacks memory: {after} of workspace instead of {before}",
         counted(spared, "operation")
     )])
+}
+
+/// Replaces the launches of operations that kernels compute in several ways by launches with these ways, between which a trial chooses.
+/// Devices without clusters, and runs that time nothing, keep the way that is the fastest by estimate.
+fn add_ways<A: Api>(api: &A, image: &mut Image) -> Result<(), ExecError> {
+    // Kernels that report on compute units are altered already.
+    let is_altered = image.ops.iter().any(|op| op.report.is_some());
+    if image.gemm_candidates == 1 || is_altered || !api.has_clusters() {
+        return Ok(());
+    }
+    let count = image.works.iter().filter(|work| work.spec.launch_in_ways(2).is_some()).count();
+    let most = MAX_ALL_WAYS.checked_div(count).unwrap_or(0).min(MAX_WAYS);
+    if most < 2 {
+        return Ok(());
+    }
+    let room = api.free_memory().map_err(ExecError::device)?.saturating_sub(image.bytes[0] + CODE_BYTES);
+    let before: Vec<Arc<[Launch]>> = image.works.iter().map(|work| work.launches.clone()).collect();
+    for work in &mut image.works {
+        if let Some(launches) = work.spec.launch_in_ways(most) {
+            work.launches = launches.into();
+        }
+    }
+    if workspace_bytes(api, image, room).iter().sum::<u64>() > room {
+        image.works.iter_mut().zip(before).for_each(|(work, before)| work.launches = before);
+    }
+    Ok(())
 }
 
 /// Size in bytes of each lane's workspace: the most that any of its matrix products, convolutions, attention and

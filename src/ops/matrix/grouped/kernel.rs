@@ -102,6 +102,20 @@ const FEW_GROUPS: u64 = 316;
 impl Tiling {
     /// Returns the fastest division for a call, by the estimates of [`Tiling::time`].
     pub fn of(spec: &Spec) -> Tiling {
+        let best = Tiling::estimated(spec).into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
+        best.expect("tiles of all threads fit where no others do").1
+    }
+
+    /// Returns up to `most` divisions whose estimated times are below this multiple of the least, the fastest first.
+    pub fn nearest(spec: &Spec, near: f64, most: usize) -> Vec<Tiling> {
+        let mut all = Tiling::estimated(spec);
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let least = all.first().map_or(0.0, |(time, _)| *time);
+        all.into_iter().take_while(|(time, _)| *time <= near * least).take(most).map(|(_, tiling)| tiling).collect()
+    }
+
+    /// Returns each division with its time in ns: the geometric mean of the estimates for equal groups and for a random division.
+    fn estimated(spec: &Spec) -> Vec<(f64, Tiling)> {
         let shape = Shape::of(spec);
         let with = |rows, columns, threads, row_warps, stages, resident| Tiling {
             shape,
@@ -121,7 +135,7 @@ impl Tiling {
             lengths: Lengths::new(),
         };
         if spec.inputs[0].dtype.size() > 2 {
-            return Tiling { by_units: false, ..with(64, 64, 256, 1, 1, 4) };
+            return vec![(0.0, Tiling { by_units: false, ..with(64, 64, 256, 1, 1, 4) })];
         }
         let small = Tiling { step: SMALL_STEP, ..with(SMALL_ROWS, 128, 128, 1, 4, 2) };
         // Number of rows of a group if all groups have equal size. Tiles with transposed columns have at least 64
@@ -166,13 +180,27 @@ impl Tiling {
         };
         let others = copied.into_iter().chain(mapped).filter(fits);
         let divisions = [equal_lengths(&shape), random_lengths(&shape)];
-        // The product of the times, since a division of short groups matters as much as one of long groups.
-        let timed = |tiling: Tiling| (divisions.iter().map(|lengths| tiling.time(bytes, lengths)).product(), tiling);
+        // A division of short groups matters as much as one of long groups.
+        let timed = |tiling: Tiling| {
+            let times = divisions.iter().map(|lengths| tiling.time(bytes, lengths));
+            (times.product::<f64>().sqrt(), tiling)
+        };
         let all = may_be_small.then_some(small).into_iter().chain(others);
         let shared = |tiling: &Tiling| (tiling.depth_parts == 1 && tiling.has_few_rounds()).then(|| tiling.sharing());
-        let all = all.flat_map(|tiling| [shared(&tiling), Some(tiling)]).flatten().map(timed);
-        let best = all.min_by(|a: &(f64, Tiling), b| a.0.total_cmp(&b.0));
-        best.expect("tiles of all threads fit where no others do").1
+        all.flat_map(|tiling| [shared(&tiling), Some(tiling)]).flatten().map(timed).collect()
+    }
+
+    /// Returns the tiles and what blocks share, for notes.
+    pub fn describe(&self) -> String {
+        let [rows, columns] = self.cluster.unwrap_or([1, 1]);
+        let together = match self.depth_parts {
+            1 if rows * columns == 1 => String::new(),
+            1 => format!(" in clusters of {rows} × {columns}"),
+            parts => format!(" in clusters of {parts} parts of the depth"),
+        };
+        let copies = if self.cluster.is_some() { "" } else { " without tensor maps" };
+        let shares = if self.splits { ", some shared" } else { "" };
+        format!("tiles of {} × {}{together}{copies}{shares}", self.rows, self.columns)
     }
 
     /// Returns the tiling with blocks that may share the depth of tiles.

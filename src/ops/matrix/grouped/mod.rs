@@ -12,6 +12,7 @@ mod stores;
 mod text;
 mod tiles;
 mod times;
+mod ways;
 
 use std::ops::Range;
 
@@ -213,6 +214,14 @@ impl Operation for GroupedGemm {
         match Gate::of(spec, FACTORS) {
             Some(gate) => Some(gate.launch(spec, self.sparing_launch(&gate.sums(spec))?)),
             None => Some(single::launches(single::product(spec)?.sparing_launch()?)),
+        }
+    }
+
+    fn launch_in_ways(&self, spec: &Spec, most: usize) -> Option<Vec<Launch>> {
+        match Gate::of(spec, FACTORS) {
+            Some(gate) => Some(gate.launch(spec, self.launch_in_ways(&gate.sums(spec), most)?)),
+            None if single::product(spec).is_some() => None,
+            None => Some(vec![ways::launch(spec, most)?]),
         }
     }
 
