@@ -335,10 +335,11 @@ fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
     issue_time(cost, grid, 1.0, profile) + latency_time(cost, grid, cached, profile)
 }
 
-/// Latencies of a block in ns: each instruction waits for the one before it, and accesses to memory, exchanges between threads and waits
+/// Latencies of a block in ns: each instruction that is not independent waits for the one before it, and accesses to memory, exchanges between threads and waits
 /// for other blocks follow one after the other.
 fn latency_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
-    let each = grid.threads.map_or(0.0, |threads| cost.instructions / (grid.blocks * threads) as f64);
+    let dependent = cost.instructions - cost.independent;
+    let each = grid.threads.map_or(0.0, |threads| dependent / (grid.blocks * threads) as f64);
     // The first access of the first blocks is part of the launch's latency.
     let first = if grid.blocks as f64 > grid.fit() * profile.units.value() { 1.0 } else { 0.0 };
     let wait = cached * profile.cache_wait.value() + (1.0 - cached) * profile.memory_wait.value();

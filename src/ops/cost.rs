@@ -12,6 +12,9 @@ pub struct Cost {
     pub flops: f64,
     /// Instructions of the vector units, or 0 if unknown. An exponential takes several.
     pub instructions: f64,
+    /// Instructions, included in `instructions`, that do not wait for the ones before them, such as those that add products to separate
+    /// sums.
+    pub independent: f64,
     /// Instructions that an SM could issue while its shared memory serves conflicting accesses of a warp, and while other units
     /// that warps share are busy.
     pub conflicts: f64,
@@ -76,6 +79,7 @@ impl Cost {
         Cost {
             flops: self.flops / parts,
             instructions: self.instructions / parts,
+            independent: self.independent / parts,
             conflicts: self.conflicts / parts,
             special: self.special / parts,
             read: each(self.read),
@@ -101,6 +105,7 @@ impl std::iter::Sum for Cost {
         costs.fold(Cost::default(), |a, b| Cost {
             flops: a.flops + b.flops,
             instructions: a.instructions + b.instructions,
+            independent: a.independent + b.independent,
             conflicts: a.conflicts + b.conflicts,
             special: a.special + b.special,
             read: a.read + b.read,

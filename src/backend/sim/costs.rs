@@ -65,6 +65,12 @@ impl Costs {
         let [same, change] = self.graph_roots;
         queue as Time * change + (before - queue) as Time * same
     }
+
+    /// As [`Costs::root`], of the root that starts last: the last one of the last queue.
+    pub fn last_root(&self, roots: u64) -> Time {
+        let queue = roots.min(self.queues) - 1;
+        self.root(queue + (roots - 1 - queue) / self.queues * self.queues, roots)
+    }
 }
 
 #[cfg(test)]
@@ -80,5 +86,6 @@ mod tests {
         assert_eq!(starts(2), [0, 100]);
         // The first queue has the roots 0, 2 and 4.
         assert_eq!(starts(5), [0, 120, 10, 130, 20]);
+        assert!((1..40).all(|roots| Some(costs.last_root(roots)) == starts(roots).into_iter().max()));
     }
 }

@@ -408,7 +408,10 @@ impl Driver for SimDriver {
         if ends.len() > 1 {
             let placing = Placing { lane: placed, queue: None, priority: 0, stamps_before: 0 };
             let mut state = self.world.lock();
-            let mut end = |&last: &TaskId| state.machine.submit(Action::BranchEnd, placing, visible, [(last, 0)]);
+            // The front end changes between its queues until it has launched the last root, and handles no end before.
+            let launched = (start, begin + self.costs.last_root(graph.branches.into()));
+            let mut end =
+                |&last: &TaskId| state.machine.submit(Action::BranchEnd, placing, visible, [(last, 0), launched]);
             ends = ends.iter().map(&mut end).collect();
         }
         self.graphs[number] = graph;

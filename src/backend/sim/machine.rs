@@ -466,7 +466,7 @@ impl SimMachine {
                 let engines = engines_of(&run).expect("copies have one");
                 let device = self.device(task);
                 self.devices[device].copies[engines].waiting.push_back(task);
-                self.start_copies(device, engines);
+                self.start_copies(device, engines, 0);
             }
             (Action::Run(run @ Task::Host { .. }), _) => {
                 self.started(task, self.now);
@@ -497,14 +497,15 @@ impl SimMachine {
         }
     }
 
-    fn start_copies(&mut self, device: usize, engines: usize) {
+    /// Starts copies that wait for engines of a direction, this many ns later than engines that were idle would.
+    fn start_copies(&mut self, device: usize, engines: usize, change: Time) {
         while self.devices[device].copies[engines].free > 0 {
             let engines = &mut self.devices[device].copies[engines];
             let Some(task) = engines.waiting.pop_front() else { return };
             engines.free -= 1;
             let latency = engines.latency;
             self.started(task, self.now);
-            self.at(self.now + latency, EventKind::CopyStarts(task));
+            self.at(self.now + change + latency, EventKind::CopyStarts(task));
         }
     }
 
@@ -515,7 +516,10 @@ impl SimMachine {
         let engines = engines_of(&run);
         engines.iter().for_each(|&engines| self.devices[device].copies[engines].free += 1);
         self.ended(task);
-        engines.into_iter().for_each(|engines| self.start_copies(device, engines));
+        // A copy that has waited for the engine is of another stream, since one of the same stream becomes ready later. The engine changes
+        // to that stream, which takes as long as a change between engines.
+        let change = if matches!(run, Task::Copy { .. }) { self.further_gaps.engine } else { 0 };
+        engines.into_iter().for_each(|engines| self.start_copies(device, engines, change));
     }
 
     fn ended(&mut self, task: TaskId) {

@@ -3,11 +3,21 @@
 use super::super::launch::Gemm;
 use super::super::matrix::product_cost;
 use super::super::occupancy::{SECTOR, UNITS, share, share_with};
-use super::kernel::{FEW_ROWS, Method, Split, splits};
+use super::kernel::{FEW_ROWS, Method, Split, Tiles, splits};
 use super::*;
 
-/// Instructions per gathered element and thread: in tiles, whose positions threads compute, and by threads that compute a column each.
-const PER_GATHERED: f64 = 45.0;
+/// Instructions of a thread that gathers a pack of neighbouring elements of a tile: for the place of a kernel element, which it computes by
+/// divisions, and for that of the first and of the last gathered element; and per element of the pack, whose place follows from these or
+/// is computed and checked.
+const PER_TAP: f64 = 40.0;
+const PER_ENDS: f64 = 40.0;
+const PER_RUN: f64 = 3.0;
+const PER_CHECKED: f64 = 27.0;
+
+/// Instructions per element of the factor that a thread loads by itself for a tile.
+const PER_FACTOR: f64 = 8.0;
+
+/// Instructions per gathered element of a thread that computes a column.
 const PER_ELEMENT: f64 = 10.0;
 
 /// Instructions of a thread that computes a column, for its position and for each product.
@@ -84,6 +94,11 @@ const VECTOR_REGISTERS: u64 = 80;
 /// Registers of other threads besides their sums and operands: kernels with 3 to 96 of these have 28 to 128 registers on an H100.
 const OTHER_REGISTERS: u64 = 28;
 
+/// Exchanges among the threads of a block in each step: before and after it computes places and copies elements; and before and after it
+/// copies elements.
+const LINE_EXCHANGES: u64 = 3;
+const FOLD_EXCHANGES: u64 = 2;
+
 /// Instructions of a thread for its place in a tile, and per result of it.
 const PER_TILE: f64 = 300.0;
 const PER_RESULT: f64 = 40.0;
@@ -91,8 +106,10 @@ const PER_RESULT: f64 = 40.0;
 /// Instructions per product of a thread that computes a column of a transposed convolution, which divides places by the stride.
 const PER_TURNED: f64 = 14.0;
 
-/// Instructions that an SM could issue while its 32 units for loads and stores execute one of a warp.
+/// Instructions that an SM could issue while its 32 units for loads and stores execute one of a warp: of words, and of packs of 16 bytes, of
+/// which shared memory serves those of eight threads in a cycle.
 const PER_LOAD: f64 = 3.0;
+const PER_PACK: f64 = 15.0;
 
 /// Returns the cost of the fastest way.
 pub fn cost(spec: &Spec) -> Cost {
@@ -109,29 +126,35 @@ pub fn cost(spec: &Spec) -> Cost {
 fn own(spec: &Spec) -> (Cost, f64) {
     let splits = splits(spec);
     let (mut instructions, mut conflicts, mut matrix, mut blocks, mut bytes, mut padded) = (0.0, 0.0, None, 0, 0, 0.0);
-    let (mut steps, mut exchanges, mut launches) = (0, 0, 0);
+    let (mut waits, mut independent, mut exchanges, mut launches) = (0.0, 0.0, 0, 0);
     for split in &splits {
         let (own, units) = instructions_of(split, spec);
         instructions += own;
-        conflicts += PER_LOAD * loads_of(split, spec);
+        conflicts += loads_of(split, spec);
+        independent += independent_of(split);
         padded += if units.is_some() { padded_flops(split) } else { 0.0 };
         matrix = matrix.or(units);
         blocks += split.blocks(spec).max(1);
         bytes += split.parts(spec);
         launches += if split.splits > 1 || matches!(split.method, Method::Fold(_)) { 2 } else { 1 };
-        exchanges += if let Method::Tiles(tiles) = &split.method { split.share.div_ceil(tiles.step) } else { 0 };
-        steps += match &split.method {
+        exchanges += match &split.method {
             Method::Tiles(tiles) => split.share.div_ceil(tiles.step),
-            Method::Few(few) => few.steps(),
-            Method::Lines(lines) => lines.steps(),
-            Method::Fold(fold) => fold.steps(),
-            Method::Depthwise(_) => 1,
-            Method::Direct if split.shape.form == Form::Weights => split.share.div_ceil(THREADS),
-            Method::Direct => split.shape.gathered(),
+            Method::Lines(lines) => LINE_EXCHANGES * lines.steps(),
+            Method::Fold(fold) => FOLD_EXCHANGES * fold.steps(),
+            Method::Few(_) | Method::Depthwise(_) | Method::Direct => 0,
+        };
+        waits += match &split.method {
+            Method::Tiles(tiles) => split.share.div_ceil(tiles.step) as f64,
+            Method::Few(few) => few.waits(&split.shape),
+            Method::Lines(lines) => lines.waits() as f64,
+            Method::Fold(fold) => fold.waits(&split.shape) as f64,
+            Method::Depthwise(depthwise) => depthwise.waits(),
+            Method::Direct if split.shape.form == Form::Weights => split.share.div_ceil(THREADS) as f64,
+            Method::Direct => split.shape.gathered() as f64,
         };
     }
-    // A kernel computes a single phase, so `steps` and `exchanges` are means over the phases.
-    let (steps, exchanges) = (steps / splits.len().max(1) as u64, exchanges / splits.len().max(1) as u64);
+    // A kernel computes a single phase, so `waits` and `exchanges` are means over the phases.
+    let (waits, exchanges) = (waits / splits.len().max(1) as f64, exchanges / splits.len().max(1) as u64);
     let parts = Traffic::of(Space::Device, bytes);
     // Each phase writes a part of the elements of a sector.
     let Shape { stride, form, .. } = Shape::of(spec);
@@ -140,11 +163,12 @@ fn own(spec: &Spec) -> (Cost, f64) {
     let cost = Cost {
         flops: Shape::of(spec).flops(),
         instructions,
+        independent,
         conflicts,
         read: Spec::bytes_of(&spec.inputs) + parts,
         written: Spec::bytes_of(&spec.outputs) + parts,
         reread: Traffic::of(output.space, if form == Form::Transposed { output.bytes() * (apart - 1) } else { 0 }),
-        waits: steps as f64,
+        waits,
         exchanges: exchanges as f64,
         blocks,
         share: splits.iter().map(|split| share_of(split, spec)).max().unwrap_or(1),
@@ -154,7 +178,7 @@ fn own(spec: &Spec) -> (Cost, f64) {
     };
     let moved = (cost.bytes() + cost.reread.total()) as f64 / BANDWIDTH;
     let waves = (blocks as f64 * f64::from(cost.share) / (UNITS * u64::from(Cost::WHOLE_UNIT)) as f64).ceil();
-    let of_block = instructions / (blocks * THREADS) as f64 * INSTRUCTION + steps as f64 * STEP_TIME;
+    let of_block = (instructions - independent) / (blocks * THREADS) as f64 * INSTRUCTION + waits * STEP_TIME;
     let chain = of_block * waves;
     (
         cost,
@@ -287,20 +311,61 @@ fn padded_flops(split: &Split) -> f64 {
         * (split.shape.groups * depth.next_multiple_of(tiles.step)) as f64
 }
 
-/// Number of loads of all threads without tiles, whose other loads their steps wait for.
+/// Instructions that SMs could issue while their units for loads and stores execute the loads of all threads without tiles, whose other loads
+/// their steps wait for.
 fn loads_of(split: &Split, spec: &Spec) -> f64 {
     let shape = &split.shape;
     let ((rows, columns, depth), products) = (shape.product(), shape.multiplications());
     match &split.method {
-        Method::Few(few) => few.loads(shape),
-        Method::Lines(lines) => lines.loads(shape),
-        Method::Fold(fold) => fold.loads(shape),
-        Method::Tiles(_) | Method::Depthwise(_) => 0.0,
+        Method::Few(few) => PER_LOAD * (few.loads(shape) + few.checked_loads(shape)),
+        Method::Lines(lines) => PER_PACK * lines.loads(shape),
+        Method::Fold(fold) => PER_LOAD * fold.loads(shape),
+        // Neighbouring threads load elements a pack apart.
+        Method::Tiles(tiles) => PER_PACK * factor_loads(split, spec, tiles),
+        Method::Depthwise(_) => 0.0,
         Method::Direct if shape.form == Form::Weights => {
             let (own_rows, own_columns) = split.thread_weights(spec);
-            products * (1.0 / own_rows as f64 + 1.0 / own_columns as f64)
+            PER_LOAD * products * (1.0 / own_rows as f64 + 1.0 / own_columns as f64)
         }
-        Method::Direct => (shape.groups * columns * depth * (1 + rows.min(FEW_ROWS))) as f64,
+        Method::Direct => PER_LOAD * (shape.groups * columns * depth * (1 + rows.min(FEW_ROWS))) as f64,
+    }
+}
+
+/// Number of multiplications of all threads that hold several sums in registers, each of which waits for the last of its own sum alone.
+fn independent_of(split: &Split) -> f64 {
+    match &split.method {
+        Method::Few(_) | Method::Depthwise(_) => split.shape.flops() / 2.0,
+        Method::Lines(lines) => lines.products(&split.shape),
+        Method::Fold(fold) => fold.products(&split.shape),
+        Method::Tiles(_) | Method::Direct => 0.0,
+    }
+}
+
+/// Number of loads of single elements of the factor by all threads, for tiles. Only threads of a convolution whose rows of weights are aligned
+/// load packs.
+fn factor_loads(split: &Split, spec: &Spec, tiles: &Tiles) -> f64 {
+    let shape = &split.shape;
+    let (rows, columns, depth) = shape.product();
+    let [_, has_packs] = split.factor_rows(spec, tiles);
+    let of_a_tile = rows.next_multiple_of(tiles.rows) * depth.next_multiple_of(tiles.step);
+    if has_packs { 0.0 } else { (shape.groups * columns.div_ceil(tiles.columns) * of_a_tile) as f64 }
+}
+
+/// Instructions per gathered element of a tile.
+///
+/// Threads load a pack from one row of positions without checks if all of its elements exist, and otherwise one by one. A warp with threads
+/// of both kinds, as at the borders of a tensor, executes both.
+fn gathered_instructions(shape: &Shape, pack: u64) -> f64 {
+    let of_pack = |instructions: f64| instructions / pack as f64;
+    let turned = shape.form == Form::Transposed;
+    let is_apart = turned && shape.stride.last().is_some_and(|&stride| stride > 1);
+    let never_runs = is_apart || shape.position_dims().last().is_none_or(|&length| length < pack);
+    let has_borders = turned || shape.padding.iter().any(|&size| size > 0);
+    let run = of_pack(PER_TAP + PER_ENDS) + PER_RUN;
+    match (never_runs, has_borders) {
+        (true, _) => of_pack(PER_TAP) + PER_CHECKED,
+        (false, true) => run + PER_CHECKED,
+        (false, false) => run,
     }
 }
 
@@ -318,10 +383,10 @@ fn instructions_of(split: &Split, spec: &Spec) -> (f64, Option<Arithmetic>) {
             let [rows, columns, depth] = [(rows, tiles.rows), (columns, tiles.columns), (depth, tiles.step)]
                 .map(|(size, tile)| size.next_multiple_of(tile) as f64);
             let products = shape.groups as f64 * rows * columns * depth;
-            let gathers = PER_GATHERED * products / tiles.rows as f64;
+            let gathers = gathered_instructions(shape, tiles.pack) * products / tiles.rows as f64;
             let of_a_thread = PER_TILE + PER_RESULT * (tiles.rows * tiles.columns / THREADS) as f64;
             let of_tiles = (split.blocks(spec) * THREADS) as f64 * of_a_thread;
-            let all = gathers + of_tiles;
+            let all = gathers + PER_FACTOR * factor_loads(split, spec, tiles) + of_tiles;
             if tiles.units { (all, Some(arithmetic(spec))) } else { (products + all, None) }
         }
         Method::Direct if shape.form == Form::Weights => {

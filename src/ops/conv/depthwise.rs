@@ -2,6 +2,7 @@
 //! which it writes together, from a window of neighbouring elements.
 
 use super::super::kernel::{Parameter, index_type, param, u32_param, u64_param};
+use super::super::occupancy::{UNIT_THREADS, UNITS, WARP};
 use super::*;
 
 /// Maximum number of gathered elements of a thread.
@@ -12,8 +13,12 @@ const PACK_BYTES: u64 = 16;
 
 /// Instructions of a thread apart from those for gathered elements and products.
 const PER_THREAD: f64 = 100.0;
-/// Instructions per gathered element.
+/// Instructions per gathered element, and per one that may lie outside of the tensor.
 const PER_VALUE: f64 = 3.0;
+const PER_CHECKED: f64 = 5.0;
+/// Instructions of a thread whose results belong to two rows: per result, for its row and its channel, and per product.
+const PER_PLACE: f64 = 60.0;
+const PER_PRODUCT: f64 = 7.0;
 
 /// Sizes of a convolution that this kernel computes.
 pub struct Depthwise {
@@ -81,10 +86,41 @@ impl Depthwise {
         self.count.div_ceil(self.pack * THREADS)
     }
 
-    /// Returns the number of instructions of all threads.
+    /// Share of the warps with threads that come this many times in a row of results.
+    fn share_of_warps(&self, of_a_row: f64) -> f64 {
+        (of_a_row * (WARP * self.pack) as f64 / self.results as f64).min(1.0)
+    }
+
+    /// Share of the warps with a thread whose results belong to two rows.
+    fn crossing(&self) -> f64 {
+        // Rows begin at multiples of a part of a pack, which is a power of two.
+        let part = 1u32 << self.results.trailing_zeros().min(self.pack.trailing_zeros());
+        self.share_of_warps(1.0 - f64::from(part) / self.pack as f64)
+    }
+
+    /// Share of the warps with a thread whose window lies partly outside of its row: the last one of a row, and the first one of the next.
+    fn checking(&self) -> f64 {
+        if self.padding > 0 { self.share_of_warps(1.0) } else { 0.0 }
+    }
+
+    /// Returns the number of instructions of all threads. A warp executes each way that one of its threads takes.
     pub fn instructions(&self) -> f64 {
         let threads = self.count.div_ceil(self.pack) as f64;
-        threads * (PER_THREAD + PER_VALUE * self.window() as f64 + (self.pack * self.taps) as f64)
+        let checked = self.checking() * PER_CHECKED * self.window() as f64;
+        let crossing = self.crossing() * self.pack as f64 * (PER_PLACE + PER_PRODUCT * self.taps as f64);
+        threads * (PER_THREAD + PER_VALUE * self.window() as f64 + (self.pack * self.taps) as f64 + checked + crossing)
+    }
+
+    /// Number of accesses for which the threads of a block wait, one after the other: those of each way of their warps. A thread whose results
+    /// belong to two rows stores each of them before it loads the elements of the next.
+    ///
+    /// Blocks that all run at once take as long as the slowest of them, and many more take as long as their average.
+    pub fn waits(&self) -> f64 {
+        let of_a_block = |share: f64| match self.blocks() <= UNITS * UNIT_THREADS / THREADS {
+            true => f64::from(u8::from(share > 0.0)),
+            false => (share * (THREADS / WARP) as f64).min(1.0),
+        };
+        1.0 + of_a_block(self.checking()) + of_a_block(self.crossing()) * self.pack as f64
     }
 
     /// Returns the parameters that only this kernel has.

@@ -164,9 +164,32 @@ impl Few {
         self.groups * self.group_blocks()
     }
 
+    /// Share of the warps with threads whose window lies partly outside of the tensor: those at both ends of a row of positions. Their other
+    /// threads load without checks, so that the warp executes both loads.
+    fn checking(&self, shape: &Shape) -> f64 {
+        let reaches = |axis: usize| match shape.form {
+            Form::Transposed => (shape.kernel[axis] - 1) * shape.dilation[axis] / shape.stride[axis] > 0,
+            _ => shape.padding[axis] > 0,
+        };
+        let dims = shape.kernel.len();
+        if !(0..dims).any(reaches) {
+            return 0.0;
+        }
+        // The end of a row is a neighbour of the beginning of the next, unless rows have whole warps.
+        let [ranges, length] = [self.count[1], self.count[2]];
+        let row = if dims == 1 { ranges * length } else { length };
+        let warps = if length.is_multiple_of(WARP) { 2 * WARP } else { WARP + 1 };
+        (warps as f64 / row as f64).min(1.0)
+    }
+
     /// Number of channels of a thread, which it processes one after the other.
     pub fn steps(&self) -> u64 {
         self.channels.div_ceil(self.slices)
+    }
+
+    /// Number of accesses for which a thread waits, one after the other: the loads of each channel, with and without checks.
+    pub fn waits(&self, shape: &Shape) -> f64 {
+        self.steps() as f64 * (1.0 + self.checking(shape))
     }
 
     /// Number of loads of all threads: of gathered elements, and of packs of four weights in shared memory.
@@ -175,12 +198,17 @@ impl Few {
         (self.groups * self.threads() * self.channels) as f64 * (self.values(shape) + weights) as f64
     }
 
+    /// Number of loads of gathered elements that warps execute again, with checks.
+    pub fn checked_loads(&self, shape: &Shape) -> f64 {
+        self.checking(shape) * (self.groups * self.threads() * self.channels * self.values(shape)) as f64
+    }
+
     /// Returns the number of instructions of all threads.
     pub fn instructions(&self, shape: &Shape) -> f64 {
         let (_, columns, _) = shape.product();
         let threads = (self.groups * self.threads()) as f64;
         let results = (self.groups * self.rows * columns) as f64;
-        let gathered = threads * (self.channels * self.values(shape)) as f64;
+        let gathered = threads * (self.channels * self.values(shape)) as f64 + self.checked_loads(shape);
         PER_THREAD * threads * self.slices as f64 + PER_VALUE * gathered + PER_RESULT * results + shape.flops() / 2.0
     }
 

@@ -34,6 +34,11 @@ const PER_LOAD: u64 = 4;
 const PER_COPY: u64 = 10;
 const PER_THREAD: u64 = 500;
 
+/// Instructions of a thread that copies a weight, whose place follows from divisions for each dimension; and elements of each copy that a
+/// thread loads at once.
+const PER_WEIGHT: u64 = 60;
+const AT_ONCE: u64 = 8;
+
 /// Multiplications of 32 bits or loads in their place, per ns of an H100; bytes of terms, and results to which terms are added; bytes of
 /// its memory; and time in ns of both launches.
 const PRODUCTS: f64 = 18e3;
@@ -147,6 +152,15 @@ impl Fold {
         self.channels.div_ceil(self.chunk)
     }
 
+    /// Number of accesses for which a thread waits, one after the other: while it copies weights and gathered elements in each step; and for
+    /// each line of kernel elements of a result, which a branch leads to.
+    pub fn waits(&self, shape: &Shape) -> u64 {
+        let of_weights = (self.chunk * self.term_groups * self.own).div_ceil(AT_ONCE * THREADS);
+        let of_values = self.chunk.div_ceil(AT_ONCE * (THREADS / (PACK * self.packs)));
+        let lines = shape.elements() / shape.kernel.last().copied().unwrap_or(1);
+        self.steps() * (of_weights + of_values) + lines
+    }
+
     /// Number of sums and operands that a thread holds.
     pub fn held(&self) -> u64 {
         PACK * (self.own + 2)
@@ -161,10 +175,15 @@ impl Fold {
     /// Returns the number of instructions of all threads of both kernels.
     pub fn instructions(&self, shape: &Shape) -> f64 {
         let blocks = shape.groups * self.group_blocks();
-        let (width, positions) = (self.term_groups * self.own + PACK * self.packs, shape.positions());
-        let products = blocks * self.channels * self.packs * PACK * self.term_groups * self.own;
-        let added = shape.groups * shape.product().0 * positions * (shape.elements() + 1);
-        products as f64 + (blocks * self.channels * width * PER_COPY) as f64 + 8.0 * added as f64
+        let copies = self.term_groups * self.own * PER_WEIGHT + PACK * self.packs * PER_COPY;
+        let added = shape.groups * shape.product().0 * shape.positions() * (shape.elements() + 1);
+        self.products(shape) + (blocks * self.channels * copies) as f64 + 8.0 * added as f64
+    }
+
+    /// Number of multiplications of all threads.
+    pub fn products(&self, shape: &Shape) -> f64 {
+        let blocks = shape.groups * self.group_blocks();
+        (blocks * self.channels * self.packs * PACK * self.term_groups * self.own) as f64
     }
 
     /// Returns the parameters that only these kernels have.

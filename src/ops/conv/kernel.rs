@@ -87,7 +87,7 @@ pub struct Tiles {
     /// Depth that a block multiplies in each step.
     pub step: u64,
     /// Number of neighbouring elements that a thread loads at once.
-    pack: u64,
+    pub pack: u64,
     /// Number of threads that divide the rows of a tile, without matrix units; the others divide its columns.
     row_threads: u64,
 }
@@ -384,10 +384,8 @@ impl Split {
         )
     }
 
-    fn tiles_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
-        let mut params = self.parameters(spec);
-        params.extend([u32_param("splits", self.splits), u32_param("share", self.share)]);
-        // The rows of the factor have no gaps and can be read in packs.
+    /// Whether the rows of the factor have no gaps, and whether threads can read them in packs.
+    pub fn factor_rows(&self, spec: &Spec, tiles: &Tiles) -> [bool; 2] {
         let weights = &spec.inputs[1];
         let depth = self.shape.taps();
         let dense = self.shape.form == Form::Forward
@@ -399,6 +397,13 @@ impl Split {
             && [depth, self.share, weights.strides[0], self.first(spec, 1)]
                 .iter()
                 .all(|size| size.is_multiple_of(tiles.pack));
+        [dense, packs]
+    }
+
+    fn tiles_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
+        let mut params = self.parameters(spec);
+        params.extend([u32_param("splits", self.splits), u32_param("share", self.share)]);
+        let [dense, packs] = self.factor_rows(spec, tiles);
         let before = format!(
             "{}{}#define BM {}\n#define BN {}\n#define BK {}\n#define V {}\n#define ROW_THREADS {}\n#define DENSE {}\n#define PACKS {}\n{}{}",
             if tiles.units { mma::FUNCTIONS } else { "" },

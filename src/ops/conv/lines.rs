@@ -31,6 +31,8 @@ const TABLE_ENTRY: u64 = 16;
 const PER_LOAD: f64 = 4.0;
 /// Multiplications that a thread executes in the time in which it copies an element.
 const PER_COPY: f64 = 32.0;
+/// Number of elements of a copy that a thread loads at once.
+const AT_ONCE: u64 = 8;
 /// Registers of a thread besides its sums and operands.
 const OTHER_REGISTERS: u64 = 50;
 
@@ -172,6 +174,12 @@ impl Lines {
         self.share
     }
 
+    /// Number of accesses for which a thread waits, one after the other, while it copies the elements of both operands in each step.
+    pub fn waits(&self) -> u64 {
+        let [factors, windows] = [self.own * self.row_groups * self.widths[0], self.taps * self.widths[1]];
+        self.share * [factors, windows].map(|each| (self.lines * each).div_ceil(AT_ONCE * THREADS)).iter().sum::<u64>()
+    }
+
     /// Number of loads from shared memory of all threads.
     pub fn loads(&self, shape: &Shape) -> f64 {
         let last = shape.kernel.len() - 1;
@@ -183,10 +191,16 @@ impl Lines {
 
     /// Returns the number of instructions of all threads.
     pub fn instructions(&self, shape: &Shape) -> f64 {
+        let blocks = (shape.groups * self.row_parts * self.chunks()) as f64;
+        self.products(shape) + blocks * PER_COPY * self.copied() as f64
+    }
+
+    /// Number of multiplications of all threads.
+    pub fn products(&self, shape: &Shape) -> f64 {
         let last = shape.kernel.len() - 1;
         let blocks = (shape.groups * self.row_parts * self.chunks()) as f64;
         let products = self.row_groups * self.taps * self.own * shape.kernel[last] * self.lines * self.run;
-        blocks * (products as f64 + PER_COPY * self.copied() as f64)
+        blocks * products as f64
     }
 
     /// Returns the parameters that only this kernel has.
