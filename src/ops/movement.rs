@@ -2,7 +2,7 @@
 
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::layout::{collapse, halves, packs_of_rows};
-use super::occupancy::{CACHE, RESIDENT_BLOCKS, SECTOR, sectors_of};
+use super::occupancy::{CACHE, RESIDENT_BLOCKS, SECTOR, UNIT_CACHE, sectors_of};
 use super::ragged::RAGGED;
 use super::stream::{RowDivision, RowReads, RowText};
 use super::*;
@@ -162,7 +162,8 @@ fn row_packs(spec: &Spec, columns: &Columns) -> RowPacks {
 }
 
 /// Returns the division of an output that is written from one end to the other. `None` if the output has gaps, if rows
-/// are long, or if packs divide the rows of both tensors.
+/// are long, or if packs divide the rows of both tensors. Also `None` for short rows of a tensor that the first-level cache cannot hold: a thread
+/// reads the elements of a row one after the other, and the cache would load the row for each of them.
 fn stream(spec: &Spec, columns: &Columns) -> Option<RowDivision> {
     let y = &spec.outputs[0];
     let alike = columns.pack == columns.written && columns.pack == columns.read;
@@ -173,6 +174,9 @@ fn stream(spec: &Spec, columns: &Columns) -> Option<RowDivision> {
     }
     // Reading a pack of large elements takes as many loads as reading the elements one by one.
     let is_single = columns.length < pack || pack <= 4;
+    if is_single && spec.inputs[0].bytes() > UNIT_CACHE {
+        return None;
+    }
     RowDivision::of(y, columns.length, if is_single { RowReads::Elements } else { RowReads::Packs })
 }
 

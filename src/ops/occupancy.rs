@@ -16,6 +16,10 @@ pub const UNIT_THREADS: u64 = 2048;
 /// Compute Capability").
 pub const UNIT_SHARED: u64 = 228 << 10;
 
+/// Size in bytes of the first-level cache of an SM, of which shared memory is a part: 256 KB for compute capability 9.0 (NVIDIA H100 Tensor Core
+/// GPU Architecture, "H100 SM Architecture").
+pub const UNIT_CACHE: u64 = 256 << 10;
+
 /// Bytes of [`UNIT_SHARED`] that the system reserves for each resident block (the same section).
 pub const RESERVED_SHARED: u64 = 1 << 10;
 

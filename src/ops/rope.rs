@@ -157,13 +157,19 @@ impl Operation for Rope {
 /// Minimum size in bytes of a tensor whose rows are staged. The cache serves accesses to parts of sectors of smaller ones.
 const STAGED: u64 = 8 << 20;
 
-/// Size in bytes of the rows of a block, and their maximum size if no smaller number of rows ends at a multiple of 16 bytes.
-const TILE: u64 = 4 << 10;
-const MAX_TILE: u64 = 8 << 10;
+/// Maximum size in bytes of the rows of a block: two packs for each thread, so that the blocks of an SM have enough bytes in flight while others
+/// rotate their pairs.
+const TILE: u64 = 8 << 10;
 
-/// Instructions per pair of elements, and per 16 bytes moved.
-const PER_PAIR: f64 = 28.0;
+/// Instructions per pair of elements, and per 16 bytes moved: the first from machine code for sm_90 by NVRTC 13.0.
+const PER_PAIR: f64 = 35.0;
 const PER_PACK: f64 = 16.0;
+
+/// Returns the number of neighbouring pairs that a thread rotates at once: two of elements of up to 2 bytes. Since a row has an even number of
+/// elements, no two of them belong to different rows.
+fn near(y: &Tensor) -> u64 {
+    if y.dtype.size() <= 2 { 2 } else { 1 }
+}
 
 /// Rows whose halves no packs of 16 bytes divide, or whose halves have a sector each. A block loads several rows to shared memory in whole
 /// packs, rotates their pairs there, and stores them in whole packs. Otherwise each access of a warp to halves of a sector would take one of the
@@ -193,7 +199,7 @@ impl Staged {
         // Number of rows that end at a multiple of 16 bytes.
         let least = 16 >> bytes.trailing_zeros().min(4);
         let of_block = (TILE / bytes / least * least).max(least);
-        if of_block * bytes > MAX_TILE {
+        if of_block * bytes > TILE {
             return None;
         }
         let strides = [1, 2].map(|input| broadcast_strides(&spec.inputs[input], half(y.dims)));
@@ -227,14 +233,14 @@ impl Staged {
         let of_block = self.of_block * 2 * half;
         let pack = 16 / y.dtype.size();
         let before = format!(
-            "{}typedef {} C;\ntypedef {element} E;\ntypedef {} Index;\n#define V {pack}\n#define ROWS {}\n#define HALF {half}\n#define PACKS {}\n#define PAIRS {}\n#define STEP_COSINES {}\n#define STEP_SINES {}\n#define ALIKE {}\n\
+            "{}typedef {} C;\ntypedef {element} E;\ntypedef {} Index;\n#define V {pack}\n#define ROWS {}\n#define HALF {half}\n#define PACKS {}\n#define NEAR {}\n#define STEP_COSINES {}\n#define STEP_SINES {}\n#define ALIKE {}\n\
              {}",
             bounds(BLOCK),
             c_type(compute_type(spec)),
             index_type(self.rows + self.of_block),
             self.of_block,
             (of_block / pack).div_ceil(u64::from(BLOCK)),
-            (of_block / 2).div_ceil(u64::from(BLOCK)),
+            near(y),
             self.steps[0],
             self.steps[1],
             self.angles.strides[0] == self.angles.strides[1],
@@ -244,7 +250,8 @@ impl Staged {
     }
 }
 
-/// Kernel text: a thread loads packs of a block's rows and the angles of its pairs, rotates the pairs in shared memory, and stores packs.
+/// Kernel text: a thread loads packs of a block's rows, rotates pairs in shared memory, and stores packs. The caches serve most angles, which
+/// several rows share; angles that are loaded with the packs would take the registers of further blocks.
 const BODY: &str = r#"  typedef Pack<u32, 4> Words;
   __shared__ Words staged[ROWS * HALF * 2 / V];
   // Cosines and sines have the same offsets in general.
@@ -266,15 +273,6 @@ const BODY: &str = r#"  typedef Pack<u32, 4> Words;
     cosines_at[r] = at[0];
     if (!ALIKE) other_at[r] = at[1];
   }
-  __syncthreads();
-  C cosine[PAIRS], sine[PAIRS];
-#pragma unroll
-  for (u32 k = 0; k < PAIRS; k++) {
-    const u32 i = k * 256 + threadIdx.x, r = i / HALF, c = i - r * HALF;
-    if (i >= live * HALF) continue;
-    cosine[k] = load<C>((cosines + cosines_at[r])[(u64)c * STEP_COSINES]);
-    sine[k] = load<C>((sines + sines_at[r])[(u64)c * STEP_SINES]);
-  }
 #pragma unroll
   for (u32 k = 0; k < PACKS; k++) {
     const u32 i = k * 256 + threadIdx.x;
@@ -282,14 +280,33 @@ const BODY: &str = r#"  typedef Pack<u32, 4> Words;
   }
   __syncthreads();
   E* tile = (E*)staged;
+  // A thread rotates `NEAR` neighbouring pairs. Those elements of a second half may not be aligned to a word.
+  typedef Pack<E, NEAR> Word;
+  const u32 WORDS = (HALF + NEAR - 1) / NEAR;
+  const bool is_whole = HALF % NEAR == 0;
 #pragma unroll
-  for (u32 k = 0; k < PAIRS; k++) {
-    const u32 i = k * 256 + threadIdx.x, at = i + i / HALF * HALF;
-    if (i >= live * HALF) continue;
-    C one, other;
-    compute(load<C>(tile[at]), load<C>(tile[at + HALF]), cosine[k], sine[k], one, other);
-    store<C>(tile[at], one);
-    store<C>(tile[at + HALF], other);
+  for (u32 k = 0; k < (ROWS * WORDS + 255) / 256; k++) {
+    const u32 i = k * 256 + threadIdx.x, r = i / WORDS, c = (i - r * WORDS) * NEAR, at = r * (2 * HALF) + c;
+    if (i >= live * WORDS) continue;
+    const auto* cosine = cosines + cosines_at[r] + (u64)c * STEP_COSINES;
+    const auto* sine = sines + sines_at[r] + (u64)c * STEP_SINES;
+    Word one = *(const Word*)(tile + at), other = {};
+    if (is_whole) other = *(const Word*)(tile + at + HALF);
+#pragma unroll
+    for (u32 e = 0; e < NEAR; e++) {
+      // The last pair of a row may be alone.
+      const u32 own = is_whole || c + e < HALF ? e : 0;
+      if (!is_whole) other.at[e] = tile[at + HALF + own];
+      C first_half, second_half;
+      compute(load<C>(one.at[e]), load<C>(other.at[e]), load<C>(cosine[own * STEP_COSINES]), load<C>(sine[own * STEP_SINES]), first_half, second_half);
+      store<C>(one.at[e], first_half);
+      store<C>(other.at[e], second_half);
+    }
+    if (c + NEAR <= HALF) *(Word*)(tile + at) = one;
+    else tile[at] = one.at[0];
+    if (is_whole) *(Word*)(tile + at + HALF) = other;
+#pragma unroll
+    for (u32 e = 0; e < NEAR; e++) if (!is_whole && c + e < HALF) tile[at + HALF + e] = other.at[e];
   }
   __syncthreads();
   E* to = y + (u64)first * (HALF * 2);

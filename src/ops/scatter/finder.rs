@@ -58,11 +58,14 @@ impl Finder {
         // Whether the operation moves this many times as many bytes as memory does in the time of the launches that sort positions.
         let moves = |times: u64| runs.is_some_and(|runs| x.bytes() + y.bytes() >= times * runs.bytes_of_launches());
         // Blocks that search many indices for terms spend as much time on them, and several waves even more.
-        let clears = count > FEW && runs.is_some_and(|runs| runs.clears_meanwhile());
+        let clears_meanwhile = runs.is_some_and(|runs| runs.clears_meanwhile());
+        let clears = count > FEW && clears_meanwhile;
         let is_deep = search.is_some_and(|search| search.is_one_wave() && !search.reads_at_once());
-        // A search whose blocks do not clear their own rows writes zeros in packs of any alignment.
+        // A search whose blocks do not clear their own rows writes zeros in packs of any alignment, as warps with one row each do.
         let never_clears = search.is_some_and(|search| !search.clears());
-        let instead_of_search = moves(2) && (clears || is_deep) || moves(1) && clears && never_clears;
+        let instead_of_direct = moves(2) && clears_meanwhile && never_clears;
+        let instead_of_search =
+            instead_of_direct || moves(2) && (clears || is_deep) || moves(1) && clears && never_clears;
         let instead_of_lists = if count > MANY { moves(1) } else { !sparse && moves(3) };
         // Lists of terms are faster than several waves of searches, unless most rows have none.
         let is_fast = |search: &Search| sparse || search.is_one_wave();
@@ -72,7 +75,7 @@ impl Finder {
             sweep.is_some_and(|sweep| direct.batches() >= STEPS_OF_SWEEP + READING_OF_SWEEP * sweep.batches())
         };
         Direct::of(spec, columns)
-            .filter(|direct| !is_slow(direct))
+            .filter(|direct| !instead_of_direct && !is_slow(direct))
             .map(Finder::Direct)
             .or_else(|| sweep.map(Finder::Sweep))
             .or_else(|| runs.filter(|_| instead_of_search).map(Finder::Runs))
@@ -140,5 +143,7 @@ mod tests {
         // Wide rows that indices name by Zipf's law.
         assert!(matches!(finder(DType::BF16, 3423, 4472, 12888), Finder::Runs(_)));
         assert!(matches!(finder(DType::F32, 87_196, 125, 4096), Finder::Runs(_)));
+        // A kernel sets most rows of any alignment to zero in whole packs.
+        assert!(matches!(finder(DType::F16, 87, 283, 71_113), Finder::Runs(_)));
     }
 }
