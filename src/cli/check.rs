@@ -247,8 +247,12 @@ fn summary(compiled: &Compiled, topology: Topology) -> String {
     if ranks.len() > 1 {
         on += &format!(" on each of {} ranks", ranks.len());
     }
-    match program.cycle.len() {
-        1 => on,
-        cycle => format!("{on} in a cycle of {cycle} iterations"),
+    if program.cycle.len() > 1 {
+        on += &format!(" in a cycle of {} iterations", program.cycle.len());
     }
+    for (which, block) in program.around.iter() {
+        let operations: usize = block.cycle.iter().map(|step| step.ops.len()).sum();
+        on += &format!(", and {} in `{}`", counted(operations, "operation"), which.name());
+    }
+    on
 }

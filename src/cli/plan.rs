@@ -31,6 +31,7 @@ const DOT_OPERATIONS: usize = 2000;
 const MERMAID_EDGES: usize = 500;
 
 #[derive(Debug, Default, Args)]
+#[command(override_usage = "aorta plan [OPTIONS] <FILE>\n       aorta plan [OPTIONS] --diff <A> <B>")]
 pub struct PlanArgs {
     /// A workload, a scenario (`.ron`), a bundle (`.aortab`), the record of a run (`.json`), or a suite, of which each case has
     /// a line

@@ -191,9 +191,11 @@ impl<'a> Analyzer<'a> {
     /// Expands a call of an operation. Returns `None` if it has an error.
     fn operation(&mut self, place: usize, call: &'a Call, operands: &mut Inputs) -> Option<()> {
         let operation = ops::CATALOGUE[place];
-        if self.misplaced(operation, call)
-            || !self.fits_host_stream(operation.name(), operation.has(Property::OnHost), call)
-        {
+        if self.misplaced(operation, call) {
+            self.check_words(operation, call);
+            return None;
+        }
+        if !self.fits_host_stream(operation.name(), operation.has(Property::OnHost), call) {
             return None;
         }
         if !self.fits_device_stream(operation, call) {
