@@ -235,7 +235,7 @@ fn formats_of_mistakes_in_arguments() {
         assert!(told["help"].as_str().is_some_and(|text| text.contains(help)), "{typed}: {told}");
         let output = sandbox.run(&[&["--diagnostics=github"], &words[..]].concat());
         assert_eq!(output.code, Some(2), "{typed}");
-        assert!(output.stdout.starts_with("::error ") && output.stderr.is_empty(), "{typed}: {}", output.stdout);
+        assert!(output.stdout.starts_with("::error::") && output.stderr.is_empty(), "{typed}: {}", output.stdout);
         assert!(output.stdout.contains("%0Ahelp: "), "{typed}: {}", output.stdout);
     }
 }

@@ -49,10 +49,10 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
             continue;
         }
         match &error {
-            SyntaxError::Expected { help: Some(help), .. } if help.contains(NO_NAME) => {
-                if !reserved.insert(help.clone()) {
-                    continue;
-                }
+            SyntaxError::Expected { help: Some(help), .. }
+                if help.contains(NO_NAME) && !reserved.insert(help.clone()) =>
+            {
+                continue;
             }
             SyntaxError::MissingBlock { .. } => unopened += 1,
             SyntaxError::UnmatchedClose { bracket: '}', .. } if unopened > 0 => {
