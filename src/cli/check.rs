@@ -252,7 +252,9 @@ fn summary(compiled: &Compiled, topology: Topology) -> String {
     }
     for (which, block) in program.around.iter() {
         let operations: usize = block.cycle.iter().map(|step| step.ops.len()).sum();
-        on += &format!(", and {} in `{}`", counted(operations, "operation"), which.name());
+        if operations > 0 {
+            on += &format!(", and {} in `{}`", counted(operations, "operation"), which.name());
+        }
     }
     on
 }
