@@ -51,6 +51,11 @@ pub fn gpus(wanted: BackendSetting, device: Option<u32>) -> Option<u32> {
     }
 }
 
+/// True if a run takes the simulator: it is requested, or there is no driver of a GPU.
+pub fn simulates(wanted: BackendSetting) -> bool {
+    wanted == BackendSetting::Sim || (wanted == BackendSetting::Auto && gpus(wanted, None).is_none())
+}
+
 fn cuda_devices() -> Option<u32> {
     cuda::find(&environment::library_paths()).ok()
 }

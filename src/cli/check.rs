@@ -29,7 +29,7 @@ pub struct CheckArgs {
     /// Give advice for this device too: `h200`, `mi300x`, or a profile (`.ron`)
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
-    /// Check all ranks together for worlds of these sizes
+    /// Check all ranks together for worlds of these sizes, 1 to 16384
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", hide_default_value = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_RANKS))]
     ranks: Vec<u32>,
@@ -247,8 +247,14 @@ fn summary(compiled: &Compiled, topology: Topology) -> String {
     if ranks.len() > 1 {
         on += &format!(" on each of {} ranks", ranks.len());
     }
-    match program.cycle.len() {
-        1 => on,
-        cycle => format!("{on} in a cycle of {cycle} iterations"),
+    if program.cycle.len() > 1 {
+        on += &format!(" in a cycle of {} iterations", program.cycle.len());
     }
+    for (which, block) in program.around.iter() {
+        let operations: usize = block.cycle.iter().map(|step| step.ops.len()).sum();
+        if operations > 0 {
+            on += &format!(", and {} in `{}`", counted(operations, "operation"), which.name());
+        }
+    }
+    on
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use indexmap::IndexMap;
 
-use crate::base::{counted, json};
+use crate::base::{counted, json, shell};
+use crate::measure::ab::AbRecord;
 use crate::measure::compare::{self, CompareOptions, FailOn, RunSet, Thresholds};
 use crate::measure::effect::Direction;
 use crate::report::{PageContent, compare as report};
@@ -189,6 +190,10 @@ fn side(given: &str) -> Result<RunSet, CliError> {
             true => container::record(&path)?.to_json(),
             false => load::read(&path, load::FileKind::Runs)?,
         };
+        if AbRecord::recognizes(&text) {
+            let why = format!("it is an A/B comparison, which `{}` shows", shell::command(["aorta", "report", &name]));
+            return Err(InputError::NoRuns { name, why }.into());
+        }
         side.add(&name, &text).map_err(|why| InputError::NoRuns { name, why })?;
     }
     if side.is_empty() {

@@ -12,6 +12,9 @@ use crate::compile::BoxedDiagnostic;
 use crate::config::ConfigError;
 use crate::exec::ExecError;
 
+/// The reason why the record of a run is no file of another kind.
+pub const RECORD_OF_A_RUN: &str = "it is the record of a run";
+
 /// Any error that ends a command.
 #[derive(Debug)]
 pub enum CliError {
@@ -96,6 +99,11 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::unknown_code), help("{help}"))]
     UnknownCode { what: String, help: String },
 
+    /// Arguments that the parser refuses. The text for people is the parser's own.
+    #[error("{why}")]
+    #[diagnostic(help("{help}"))]
+    Arguments { why: String, help: String },
+
     #[error("`--set {given}` is not of the form `name=value`")]
     #[diagnostic(code(aorta::cli::no_pair), help("write `--set tokens=4096`"))]
     NoPair { given: String },
@@ -134,7 +142,10 @@ pub enum InputError {
     RefusedValues { values: String },
 
     #[error("{name} is not a file of cases: {why}")]
-    #[diagnostic(code(aorta::cli::no_cases), help("`aorta sweep FILE --json PATH` writes one"))]
+    #[diagnostic(code(aorta::cli::no_cases), help("{}", match why.as_str() {
+        RECORD_OF_A_RUN => "`aorta compare A B` compares records, and `aorta view A B` shows them on one page",
+        _ => "`aorta sweep FILE --json PATH` writes one",
+    }))]
     NoCases { name: String, why: String },
 
     #[error("{name} already exists, with {has}")]

@@ -55,14 +55,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ContextKind;
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub use environment::{library_paths, rocm_paths};
 
 use crate::config::{MAX_CYCLE, SyncSetting};
 use crate::render::DiagnosticFormat;
 
-use error::CliError;
+use error::{CliError, InputError};
 
 /// A declarative workload language for GPU streams, and its executor.
 #[derive(Debug, Parser)]
@@ -214,20 +214,19 @@ pub fn run() -> ExitCode {
         Ok(cli) => cli,
         Err(mut error) => {
             let typed: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-            let tip = other_tools::tip(&error, &typed).map(|tip| format!("\ntip: {tip}\n"));
+            let tip = other_tools::tip(&error, &typed);
             if tip.is_some() {
                 error.remove(ContextKind::Suggested);
                 error.remove(ContextKind::SuggestedArg);
                 error.remove(ContextKind::SuggestedSubcommand);
                 error.remove(ContextKind::SuggestedValue);
             }
-            let text = numbers::parse_error_text(&error);
             if error.use_stderr() {
-                output::eprint(&(text + &tip.unwrap_or_default()));
+                refuse(&error, tip, &typed);
                 return ExitCode::from(2);
             }
             // Help and version are not failures.
-            output::print(&text);
+            output::print(&numbers::parse_error_text(&error));
             return ExitCode::from(with_output_check(DONE, DiagnosticFormat::Text));
         }
     };
@@ -269,6 +268,29 @@ pub fn run() -> ExitCode {
             ExitCode::from(error.code())
         }
     }
+}
+
+/// Shows an error of the parser of arguments, with the tip that is known for it, in the format that `words` name.
+fn refuse(error: &clap::Error, tip: Option<String>, words: &[String]) {
+    match typed_format(words) {
+        DiagnosticFormat::Text => {
+            let tip = tip.map(|tip| format!("\ntip: {tip}\n")).unwrap_or_default();
+            output::eprint(&(numbers::parse_error_text(error) + &tip));
+        }
+        how => {
+            let exec::ArgumentError { why, help } = exec::ArgumentError::new(error, &other_tools::command_name(words));
+            CliError::from(InputError::Arguments { why, help: tip.unwrap_or(help) }).print(how);
+        }
+    }
+}
+
+/// The value of `--diagnostics` in the words of a command line that cannot be parsed; `text` if it has none or another one.
+fn typed_format(words: &[String]) -> DiagnosticFormat {
+    let value = words.iter().enumerate().find_map(|(at, word)| match word.strip_prefix("--diagnostics")? {
+        "" => words.get(at + 1).map(String::as_str),
+        rest => rest.strip_prefix('='),
+    });
+    value.and_then(|value| DiagnosticFormat::from_str(value, false).ok()).unwrap_or_default()
 }
 
 /// The exit code of a command that has ended with `code`. Lost output turns success into a failure.

@@ -323,6 +323,11 @@ fn instead(argument: &str, value: &str) -> Option<String> {
     Some(tip.to_owned())
 }
 
+/// The command that the words call, such as `aorta exec`, as far as they can be parsed.
+pub(super) fn command_name(words: &[String]) -> String {
+    command_and_file(words).map_or_else(|| "aorta".to_owned(), |(command, _)| format!("aorta {}", command.get_name()))
+}
+
 /// The command that the words call, and the file that they name, as far as they can be parsed. `None` without a command.
 fn command_and_file(words: &[String]) -> Option<(clap::Command, Option<String>)> {
     let definition = Cli::command().ignore_errors(true);

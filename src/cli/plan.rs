@@ -31,6 +31,7 @@ const DOT_OPERATIONS: usize = 2000;
 const MERMAID_EDGES: usize = 500;
 
 #[derive(Debug, Default, Args)]
+#[command(override_usage = "aorta plan [OPTIONS] <FILE>\n       aorta plan [OPTIONS] --diff <A> <B>")]
 pub struct PlanArgs {
     /// A workload, a scenario (`.ron`), a bundle (`.aortab`), the record of a run (`.json`), or a suite, of which each case has
     /// a line
@@ -39,7 +40,7 @@ pub struct PlanArgs {
     /// The format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: PlanFormat,
-    /// Plan a world of this many ranks, all of which are checked together
+    /// Plan a world of this many ranks, 1 to 16384, all of which are checked together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_RANKS))]
     ranks: Option<u32>,
     /// Show the plan of this rank

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use crate::base::json;
 use crate::measure::RunRecord;
 use crate::measure::ab::AbRecord;
 use crate::measure::cases::Cases;
 
-use super::error::InputError;
+use super::error::{InputError, RECORD_OF_A_RUN};
 use super::{container, load};
 
 /// The results in a file.
@@ -35,7 +36,11 @@ pub fn read(path: &Path) -> Result<Stored, InputError> {
 
 /// Reads a file of cases.
 pub fn cases(path: &Path) -> Result<Cases, InputError> {
-    parsed(path, &load::read(path, load::FileKind::Record)?)
+    let text = load::read(path, load::FileKind::Record)?;
+    if json::schema(&text).is_some_and(|schema| schema.starts_with("aorta.run/")) {
+        return Err(InputError::NoCases { name: path.display().to_string(), why: RECORD_OF_A_RUN.to_owned() });
+    }
+    parsed(path, &text)
 }
 
 fn parsed(path: &Path, text: &str) -> Result<Cases, InputError> {

@@ -1,6 +1,6 @@
 //! The state of an analysis, and the order in which declarations are analyzed.
 
-use std::collections::BTreeSet;
+use std::mem::discriminant;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::{Around, Bytes, DType, GroupId, Interner, MemoryId, SrcSpan, Symbol, lcm};
 use crate::syntax::ast::*;
 
+use super::declared::DeclaredSets;
 use super::drawn::Draw;
 use super::error::{LimitError, ModelError};
 use super::expand::Expansion;
@@ -92,8 +93,8 @@ pub(super) struct Analyzer<'a> {
     pub metrics: FxHashMap<Symbol, usize>,
     /// Families of metrics declared so far: for each member, the text of its value and its index.
     pub metric_families: FxHashMap<Symbol, Vec<(String, usize)>>,
-    /// The names of all labels, and the names of all phases.
-    pub sets: (BTreeSet<Symbol>, BTreeSet<Symbol>),
+    /// All labels, and all phases.
+    pub sets: (DeclaredSets, DeclaredSets),
     /// Number of list members evaluated so far.
     pub members: usize,
     /// Location of `meta`; `None` before it.
@@ -113,7 +114,8 @@ impl<'a> Analyzer<'a> {
             unwanted: names.intern("_"),
             main: names.intern("main"),
         };
-        let defs = ast.decls.iter().filter_map(|decl| match &decl.kind {
+        // The first of several definitions with a name counts.
+        let defs = ast.decls.iter().rev().filter_map(|decl| match &decl.kind {
             DeclKind::Def { name, .. } => Some((name.symbol, decl)),
             _ => None,
         });
@@ -181,10 +183,16 @@ impl<'a> Analyzer<'a> {
         Value::Unknown
     }
 
-    /// Declares a name. If the name is already taken, it becomes unknown, so that uses of either are not reported.
+    /// Declares a name. If something of the same kind has the name already, it keeps it; if something else has it, the name
+    /// becomes unknown, so that uses of either are not reported.
     pub fn declare(&mut self, name: Name, value: Value) {
-        let value = if self.bad_names.contains(&(name.span.start as usize)) { Value::Unknown } else { value };
-        self.scopes.declare(name.symbol, value);
+        if !self.bad_names.contains(&(name.span.start as usize)) {
+            return self.scopes.declare(name.symbol, value);
+        }
+        let is_of_same_kind = |first: &Value| discriminant(first) == discriminant(&value);
+        if !self.scopes.get(name.symbol).is_some_and(is_of_same_kind) {
+            self.scopes.declare(name.symbol, Value::Unknown);
+        }
     }
 
     /// True if another error would be reported; otherwise its text need not be prepared.

@@ -228,8 +228,11 @@ impl<'a> Analyzer<'a> {
         operands: &mut Inputs,
     ) -> Option<()> {
         let operation = ops::CATALOGUE[place];
-        if self.misplaced(operation, call)
-            || !self.fits_host_stream(operation.name(), operation.has(Property::OnHost), call)
+        if self.misplaced(operation, call) {
+            self.check_words(operation, call);
+            return None;
+        }
+        if !self.fits_host_stream(operation.name(), operation.has(Property::OnHost), call)
             || !self.fits_device_stream(operation, call)
         {
             return None;

@@ -15,7 +15,7 @@ use crate::syntax::ast::*;
 use crate::syntax::walk::Child;
 
 use super::callee::{GRADIENT, MARKERS};
-use super::declared::{buffer_names, collect_labels, declared_names, stream_name, word_parameter};
+use super::declared::{buffer_names, collect_labels, declared_names, locals, stream_name, word_parameter};
 use super::error::ModelError;
 use super::foreign_calls;
 use super::functions::{FUNCTIONS, unknown_function_help};
@@ -47,6 +47,7 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
         defs: FxHashMap::default(),
         locals: Locals::default(),
         later: FxHashMap::default(),
+        later_locals: FxHashMap::default(),
         step_labels: FxHashMap::default(),
         inner_labels: FxHashMap::default(),
         setup_labels: FxHashMap::default(),
@@ -79,6 +80,8 @@ struct Checker<'a> {
     locals: Locals,
     /// Labels of the step or `def` that is checked, wherever they are in it.
     later: FxHashMap<Symbol, SrcSpan>,
+    /// Values and buffers that the step or `def` declares, wherever they are in it.
+    later_locals: FxHashMap<Symbol, SrcSpan>,
     /// Labels of the step, and labels of definitions with the definition that has them.
     step_labels: FxHashMap<Symbol, SrcSpan>,
     inner_labels: FxHashMap<Symbol, Symbol>,
@@ -289,6 +292,7 @@ impl<'a> Checker<'a> {
     fn body(&mut self, params: &[&'a Param], body: &'a Block) {
         self.later = FxHashMap::default();
         collect_labels(body, false, &mut self.later);
+        self.later_locals = locals(body);
         // A family is visible in the whole step or `def`: a loop may refer to earlier turns.
         let mut families = FxHashMap::default();
         collect_labels(body, true, &mut families);
@@ -354,7 +358,8 @@ impl<'a> Checker<'a> {
                 let mut given: Option<BTreeSet<Symbol>> = None;
                 let mut places = FxHashMap::default();
                 for Arm { condition, body, .. } in arms {
-                    self.expr(condition);
+                    let is_name = condition.as_name().is_some();
+                    self.expr_at(condition, if is_name { NameRole::Condition } else { NameRole::Any });
                     let names = self.scope(body);
                     places.extend(names.iter().copied());
                     let names: BTreeSet<Symbol> = names.into_iter().map(|(symbol, _)| symbol).collect();
@@ -438,7 +443,7 @@ impl<'a> Checker<'a> {
             let input = operation.and_then(|operation| operation.signature().input(index));
             self.place = match input {
                 Some(Input::Tensor(_) | Input::Optional(_) | Input::Tensors(_)) => NameRole::Operand,
-                None if index == 0 && self.takes_label(call) => NameRole::Label,
+                None if index == 0 => self.role_of_label(call),
                 _ => NameRole::Any,
             };
             self.expr_of(&arg.value, matches!(input, Some(Input::Expression | Input::Expressions)));
@@ -469,11 +474,6 @@ impl<'a> Checker<'a> {
             self.labels.insert(label.name.span);
             self.local(label.name, !label.index.is_empty());
         }
-    }
-
-    /// True if the first input is a label.
-    fn takes_label(&self, call: &Call) -> bool {
-        call.callee.iter().all(|callee| ["wait", GRADIENT].contains(&self.names.name(callee.symbol)))
     }
 
     /// The operation that is called; `None` for a definition, a marker, or an unknown name.
@@ -565,7 +565,8 @@ impl<'a> Checker<'a> {
             ExprKind::Index { base, items } => {
                 let of_family = if self.place == NameRole::Label { NameRole::LabelFamily } else { self.place };
                 self.expr_at(base, of_family);
-                let outer = std::mem::take(&mut self.place);
+                let inner = if self.place == NameRole::ArgumentType { NameRole::ArgumentSize } else { NameRole::Any };
+                let outer = std::mem::replace(&mut self.place, inner);
                 self.exprs(items);
                 self.place = outer;
             }

@@ -274,7 +274,7 @@ impl<'a> Analyzer<'a> {
             }
             _ => Value::Unknown,
         };
-        self.scopes.declare(name.symbol, value);
+        self.declare(name, value);
     }
 
     fn buffer(&mut self, buffer: &Buffer) {
@@ -294,7 +294,7 @@ impl<'a> Analyzer<'a> {
                 }
                 _ => Value::Unknown,
             };
-            self.scopes.declare(family.name.symbol, value);
+            self.declare(family.name, value);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Collects the names that a syntax tree declares.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -8,18 +8,53 @@ use crate::base::{SrcSpan, Symbol};
 use crate::syntax::ast::*;
 use crate::syntax::walk;
 
-/// Names of the labels and of the phases that a figure can select: those of the step and of definitions.
-pub(super) fn labels_and_phases(ast: &Ast) -> (BTreeSet<Symbol>, BTreeSet<Symbol>) {
-    let (mut labels, mut phases) = (BTreeSet::new(), BTreeSet::new());
+use super::index::Index;
+
+/// A label or a phase that a figure can select.
+#[derive(Debug, Default)]
+pub(super) struct DeclaredSet {
+    /// Numbers of indices after the name, in all places that declare it.
+    pub indices: BTreeSet<usize>,
+    /// True if a condition or the call of a definition decides whether a member exists.
+    pub is_conditional: bool,
+    /// Indices of the program's members, collected when a figure selects one.
+    pub members: Option<FxHashSet<Index>>,
+}
+
+pub(super) type DeclaredSets = BTreeMap<Symbol, DeclaredSet>;
+
+/// The labels and the phases that a figure can select: those of the step and of definitions.
+pub(super) fn labels_and_phases(ast: &Ast) -> (DeclaredSets, DeclaredSets) {
+    let mut sets = (DeclaredSets::new(), DeclaredSets::new());
     for decl in &ast.decls {
-        let (DeclKind::Step { body, .. } | DeclKind::Def { body, .. }) = &decl.kind else { continue };
-        walk::block(body, &mut |stmt| match &stmt.kind {
-            StmtKind::Call(call) => labels.extend(call.label.as_ref().map(|label| label.name.symbol)),
-            StmtKind::Phase { label, .. } => drop(phases.insert(label.name.symbol)),
+        match &decl.kind {
+            DeclKind::Step { body, .. } => collect_sets(body, false, &mut sets),
+            DeclKind::Def { body, .. } => collect_sets(body, true, &mut sets),
             _ => {}
+        }
+    }
+    sets
+}
+
+fn collect_sets(block: &Block, is_conditional: bool, sets: &mut (DeclaredSets, DeclaredSets)) {
+    for stmt in &block.stmts {
+        let declared = match &stmt.kind {
+            StmtKind::Call(Call { label: Some(label), .. }) => Some((label, &mut sets.0)),
+            StmtKind::Phase { label, .. } => Some((label, &mut sets.1)),
+            _ => None,
+        };
+        if let Some((label, sets)) = declared {
+            let set = sets.entry(label.name.symbol).or_default();
+            set.indices.insert(label.index.len());
+            set.is_conditional |= is_conditional;
+        }
+        let is_conditional = is_conditional || matches!(stmt.kind, StmtKind::If { .. });
+        stmt.children(&mut |child| {
+            if let walk::Child::Block(block) = child {
+                collect_sets(block, is_conditional, sets);
+            }
         });
     }
-    (labels, phases)
 }
 
 /// Returns the names of the families of labels in a file.
@@ -79,6 +114,19 @@ pub(super) fn collect_labels(block: &Block, families: bool, labels: &mut FxHashM
             labels.entry(label.name.symbol).or_insert(label.name.span);
         }
     });
+}
+
+/// The values and buffers that statements of a block declare, with their first locations.
+pub(super) fn locals(block: &Block) -> FxHashMap<Symbol, SrcSpan> {
+    let mut locals = FxHashMap::default();
+    walk::block(block, &mut |stmt| match &stmt.kind {
+        StmtKind::Let(Binding { name, .. }) => _ = locals.entry(name.symbol).or_insert(name.span),
+        StmtKind::Buffer(buffer) => {
+            buffer.families.iter().for_each(|Family { name, .. }| _ = locals.entry(name.symbol).or_insert(name.span));
+        }
+        _ => {}
+    });
+    locals
 }
 
 /// Locations of the names that a declaration gives to buffers.

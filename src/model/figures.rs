@@ -257,6 +257,9 @@ impl<'a> Analyzer<'a> {
     }
 
     fn plain_figure(&mut self, expr: &Expr) -> LoweredFigure {
+        if let Some(error) = self.later_metric(expr) {
+            return self.fail(error);
+        }
         let mut unknown = None;
         walk::expr(expr, &mut |part| {
             if let ExprKind::Call { callee, .. } = part.kind
@@ -347,8 +350,8 @@ impl<'a> Analyzer<'a> {
             let kind = name.and_then(|name| match self.scopes.get(name) {
                 Some(Value::Stream { .. }) => Some("a stream"),
                 Some(_) => None,
-                None if self.sets.0.contains(&name) => Some("a label"),
-                None if self.sets.1.contains(&name) => Some("a phase"),
+                None if self.sets.0.contains_key(&name) => Some("a label"),
+                None if self.sets.1.contains_key(&name) => Some("a phase"),
                 None => None,
             });
             if let (None, Some(kind)) = (&found, kind) {

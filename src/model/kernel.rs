@@ -82,7 +82,7 @@ impl<'a> Analyzer<'a> {
     pub(super) fn kernel(&mut self, decl: &'a Decl) {
         let DeclKind::Kernel { name, .. } = &decl.kind else { unreachable!("the caller has matched it") };
         let declared = self.declared_kernel(decl).map(Rc::new);
-        self.kernels.insert(name.symbol, declared);
+        self.kernels.entry(name.symbol).or_insert(declared);
     }
 
     fn declared_kernel(&mut self, decl: &'a Decl) -> Option<DeclaredKernel<'a>> {

@@ -30,7 +30,7 @@ impl Analyzer<'_> {
             if let Some((value, at)) = value {
                 self.fill(&buffer_value, value, at);
             }
-            self.scopes.declare(family.name.symbol, buffer_value);
+            self.declare(family.name, buffer_value);
         }
     }
 

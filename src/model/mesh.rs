@@ -41,7 +41,7 @@ impl Analyzer<'_> {
             let name = self.names.name(factor.name.symbol).to_owned();
             let id = self.add_group(name, &[Factor { size, stride }], factor.name.span);
             groups.insert(factor.name.symbol, id);
-            self.scopes.declare(factor.name.symbol, Value::Group(id));
+            self.declare(factor.name, Value::Group(id));
         }
         self.products(&groups, at);
     }

@@ -1,8 +1,9 @@
-//! Families of metrics: one metric for each value of a range or list, `metric rate[i in 0..4] = bandwidth(f[i])`.
+//! Families of metrics: one metric for each value of a range or list, `metric rate[i in 0..4] = bandwidth(f[i])`; metrics that are
+//! used above their declaration.
 
 use crate::base::{SrcSpan, Symbol, suggest};
 use crate::syntax::ast::*;
-use crate::syntax::written;
+use crate::syntax::{walk, written};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -114,5 +115,28 @@ impl Analyzer<'_> {
             Some((text, _)) => format!("it has a figure for each of several values: write `{name}[{text}]`"),
             None => "it has a figure for each of several values, of which there are none".to_owned(),
         })
+    }
+
+    /// The error for an expression that names a metric declared below, or the one that it defines; `None` for another expression.
+    pub(super) fn later_metric(&self, expr: &Expr) -> Option<ModelError> {
+        let mut found = None;
+        walk::expr(expr, &mut |part| {
+            let symbol = part.as_name().filter(|symbol| found.is_none() && self.scopes.get(*symbol).is_none());
+            let declared = symbol.and_then(|symbol| {
+                self.ast.decls.iter().find_map(|decl| match &decl.kind {
+                    DeclKind::Metric { name, .. } if name.symbol == symbol => Some((*name, decl.span)),
+                    _ => None,
+                })
+            });
+            found = found.or(declared.map(|declared| (part.span, declared)));
+        });
+        let (at, (Name { symbol, span }, whole)) = found?;
+        let name = self.names.name(symbol).to_owned();
+        if (whole.start..whole.end()).contains(&at.start) {
+            let help = Some(format!("`{name}` refers to itself: name the figure that it is computed from"));
+            return Some(ModelError::UnknownFigure { name, at: at.into(), help });
+        }
+        let help = "a metric uses metrics above it: move the declaration up".to_owned();
+        Some(ModelError::DeclaredBelow { name, at: at.into(), declared: span.into(), help })
     }
 }

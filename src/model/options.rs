@@ -59,6 +59,17 @@ impl Analyzer<'_> {
         good
     }
 
+    /// Checks the options of a call that are words. The call has another mistake, which has been reported.
+    pub(super) fn check_words(&mut self, operation: &dyn Operation, call: &Call) {
+        for setting in &call.options {
+            let key = self.names.name(setting.key.symbol);
+            let option = operation.signature().options.iter().find(|option| option.name == key);
+            if let Some(option) = option.filter(|option| matches!(option.kind, OptionType::Word(_))) {
+                self.attr(option, &setting.value);
+            }
+        }
+    }
+
     /// Evaluates an option and checks its value. `None` after an error, which has been reported.
     pub(super) fn attr(&mut self, option: &'static OptionSpec, expr: &Expr) -> Option<Attr> {
         if let OptionType::Word(words) = &option.kind {

@@ -101,7 +101,7 @@ impl<'a> Analyzer<'a> {
             let text = value.text(&self.names);
             self.program.params.push((self.names.name(name.symbol).to_owned(), text));
         }
-        self.scopes.declare(name.symbol, value);
+        self.declare(name, value);
     }
 
     /// Checks the values that presets give a parameter, selected or not. A value that depends on other names is only

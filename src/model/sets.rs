@@ -7,6 +7,7 @@ use crate::syntax::written;
 use super::analyzer::Analyzer;
 use super::declared::stream_name;
 use super::error::{ModelError, SliceError};
+use super::index::Index;
 use super::program::{Label, Op, Program};
 use super::value::Value;
 
@@ -113,15 +114,18 @@ impl Analyzer<'_> {
     fn set_part(&mut self, name: Symbol, index: Option<Vec<i64>>, arg: &Expr) -> Option<SetPart> {
         if let Some(&Value::Stream { first, count, .. }) = self.scopes.get(name) {
             return match (index.as_deref(), count) {
+                (Some(_), None) => {
+                    self.eval(arg);
+                    None
+                }
                 (None, count) => Some(SetPart::Streams { first, count: count.unwrap_or(1) }),
                 (Some(&[member]), Some(count)) if (0..i64::from(count)).contains(&member) => {
                     Some(SetPart::Streams { first: first + member as u32, count: 1 })
                 }
-                (Some(_), count) => {
-                    let size = u64::from(count.unwrap_or(0));
-                    let name = self.text_of(arg);
-                    let index = index.and_then(|index| index.first().copied()).unwrap_or(0);
-                    let (last, at) = (size as i64 - 1, arg.span.into());
+                (Some(index), Some(count)) => {
+                    let name = self.names.name(name).to_owned();
+                    let index = index.first().copied().unwrap_or(0);
+                    let (size, last, at) = (u64::from(count), i64::from(count) - 1, arg.span.into());
                     self.fail(SliceError::IndexOutOfRange { name, index, size, last, at })
                 }
             };
@@ -134,20 +138,24 @@ impl Analyzer<'_> {
         if matches!(self.scopes.get(name), Some(Value::Unknown)) {
             return None;
         }
-        let index = index.map(Vec::into_boxed_slice);
-        let (labels, phases) = &self.sets;
-        if labels.contains(&name) {
-            return Some(SetPart::Label { name, index });
-        }
-        if phases.contains(&name) {
-            return Some(SetPart::Phase { name, index });
+        let is_label = self.sets.0.contains_key(&name);
+        if is_label || self.sets.1.contains_key(&name) {
+            if let Some(index) = &index {
+                self.check_member(name, is_label, index, arg)?;
+            }
+            let index = index.map(Vec::into_boxed_slice);
+            return Some(match is_label {
+                true => SetPart::Label { name, index },
+                false => SetPart::Phase { name, index },
+            });
         }
         if !self.has_room_for_errors() {
             return None;
         }
         let text = self.names.name(name).to_owned();
         let streams = self.ast.decls.iter().filter_map(stream_name);
-        let known: Vec<Symbol> = labels.iter().chain(phases).copied().chain(streams).collect();
+        let (labels, phases) = &self.sets;
+        let known: Vec<Symbol> = labels.keys().chain(phases.keys()).copied().chain(streams).collect();
         let known: Vec<&str> = known.iter().map(|symbol| self.names.name(*symbol)).collect();
         let help = suggest::did_you_mean(&text, known.iter().copied())
             .unwrap_or_else(|| match self.scopes.get(name) {
@@ -158,5 +166,47 @@ impl Analyzer<'_> {
             });
         let help = Some(help);
         self.fail(ModelError::UnknownSet { name: text, at: arg.span.into(), help })
+    }
+
+    /// Fails if a label or a phase cannot have a member with this index. A member that a condition, another iteration or another
+    /// rank may have counts as there.
+    fn check_member(&mut self, name: Symbol, is_label: bool, index: &[i64], arg: &Expr) -> Option<()> {
+        let are_alike = self.slots == Some(1) && self.program.world == 1;
+        let (set, labels) = match is_label {
+            true => (self.sets.0.get_mut(&name)?, &self.program.labels),
+            false => (self.sets.1.get_mut(&name)?, &self.program.phases),
+        };
+        let text = self.names.name(name);
+        let help = if !set.indices.contains(&index.len()) {
+            match set.indices.last() {
+                Some(&count) if count > 0 => {
+                    format!(
+                        "its members have {}",
+                        if count == 1 { "one index".to_owned() } else { format!("{count} indices") }
+                    )
+                }
+                _ => format!("`{text}` has no members: write `{text}`"),
+            }
+        } else if are_alike && !set.is_conditional {
+            let all = labels.iter().filter(|label| label.name == Some(name)).map(|label| label.index.clone());
+            let members = set.members.get_or_insert_with(|| all.collect());
+            if members.contains(index) {
+                return Some(());
+            }
+            let texts =
+                [members.iter().min_by_key(|index| index.to_vec()), members.iter().max_by_key(|index| index.to_vec())];
+            let shown = |index: &Index| {
+                format!("`{text}[{}]`", index.iter().map(i64::to_string).collect::<Vec<_>>().join(", "))
+            };
+            match texts.map(|member| member.map(shown)) {
+                [Some(first), Some(last)] if first != last => format!("its members are {first} to {last}"),
+                [Some(only), _] => format!("its only member is {only}"),
+                _ => format!("no loop of the step makes a member of `{text}`"),
+            }
+        } else {
+            return Some(());
+        };
+        let error = ModelError::UnknownSet { name: self.text_of(arg), at: arg.span.into(), help: Some(help) };
+        self.fail(error)
     }
 }

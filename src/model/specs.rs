@@ -131,7 +131,9 @@ impl Analyzer<'_> {
         };
         // Below this, the outputs of the maximum number of operations can be summed without overflow.
         let limit = self.options.max_memory.min(1 << 41);
-        for (dtype, dims) in &types {
+        // The declaration of a named output reports its size.
+        let own = outputs.iter().zip(&types).filter(|(given, _)| !matches!(given, Output::Given(..)));
+        for (_, (dtype, dims)) in own {
             let bytes = dims.elements().and_then(|elements| elements.checked_mul(dtype.size()));
             if bytes.is_none_or(|bytes| bytes > limit) {
                 return Err(Box::new(ModelError::BadSize {

@@ -116,10 +116,16 @@ pub(super) enum NameRole {
     Operand,
     /// The type of an argument of a definition.
     ArgumentType,
+    /// A size in such a type.
+    ArgumentSize,
     /// A label to wait for.
     Label,
     /// A family of labels to wait for, with an index.
     LabelFamily,
+    /// A label whose gradients are computed.
+    Differentiated,
+    /// The whole condition of an `if`.
+    Condition,
     Stream,
     /// A group of a collective. `mesh` is true if the file declares a mesh that lacks this name.
     Group {
@@ -379,7 +385,11 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
         NameRole::ArgumentType => {
             "write the type of a tensor, such as `f32[8]`; an argument that is no tensor has no type".to_owned()
         }
-        NameRole::Label => format!("give an operation above that label: `{name}: nop()`"),
+        NameRole::ArgumentSize => {
+            format!("a `def` gets its sizes as inputs: add `{name}` to them, or declare `param {name} = 4` above")
+        }
+        NameRole::Condition => format!("declare it above, `param {name} = true`, or compare a number: `{name} > 0`"),
+        NameRole::Label | NameRole::Differentiated => format!("give an operation above that label: `{name}: nop()`"),
         NameRole::LabelFamily => format!("give an operation above that label: `{name}[i]: nop()`"),
         NameRole::Stream if name == "stream" => {
             "streams have names: declare `stream s[2]`, and write `on s[0] { … }`".to_owned()

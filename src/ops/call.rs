@@ -135,7 +135,8 @@ impl Call<'_> {
 
     /// The error for a call that has to name its output.
     pub(super) fn no_output(&self, help: &'static str) -> OpError {
-        OpError::OutputMissing { op: self.operation.name(), help, at: self.span.into() }
+        let some_given = self.outputs.iter().any(Option::is_some);
+        OpError::OutputMissing { op: self.operation.name(), help, some_given, at: self.span.into() }
     }
 
     /// The error for an output that does not fit the first input.

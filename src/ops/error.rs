@@ -20,18 +20,7 @@ pub enum OpError {
     },
 
     #[error("`{op}` needs {needs}")]
-    #[diagnostic(
-        code(aorta::ops::rank),
-        help(
-            "{}",
-            match needs.contains("at most") && needs.contains("elements") {
-                true => "make the sizes smaller that decide it: those of the inputs, or the padding, stride and dilation of a \
-                         result; or work on some of the samples at a time",
-                false => "change the dimensions where it is declared, or the slice: a range, `x[i..i + 1]`, keeps a dimension \
-                          that an index, `x[i]`, takes away",
-            }
-        )
-    )]
+    #[diagnostic(code(aorta::ops::rank), help("{}", needed_shape(needs)))]
     Rank {
         op: &'static str,
         needs: String,
@@ -67,7 +56,7 @@ pub enum OpError {
             None if !expected.ends_with(']') && has_dims(op) => {
                 format!("`{op}` reduces all dimensions: `dims: [1]` reduces one and keeps the others")
             }
-            None if *op == "copy" && expected.rsplit(' ').next().is_some_and(|dtype| !found.starts_with(dtype)) => {
+            None if *op == "copy" && element_type(expected) != element_type(found) => {
                 "`copy` keeps the element type: `cast(x -> y)` converts it".to_owned()
             }
             None if *alike => format!(
@@ -107,7 +96,9 @@ pub enum OpError {
     OutputMissing {
         op: &'static str,
         help: &'static str,
-        #[label("no output is given")]
+        /// True if the call names some of its outputs.
+        some_given: bool,
+        #[label("{}", if *some_given { "an output is missing" } else { "no output is given" })]
         at: SourceSpan,
     },
 
@@ -152,6 +143,34 @@ pub enum OpError {
         #[label("here")]
         at: SourceSpan,
     },
+}
+
+/// The element type of a tensor's text, such as `f32` of `f32[2, 4]` and of `16 f32`.
+fn element_type(tensor: &str) -> &str {
+    let before_dims = tensor.split('[').next().unwrap_or_default();
+    before_dims.rsplit(' ').next().unwrap_or_default()
+}
+
+/// Help for an operand of another shape than an operation needs.
+fn needed_shape(needs: &str) -> &'static str {
+    match needs {
+        _ if needs.contains("at most") && needs.contains("elements") => {
+            "make the sizes smaller that decide it: those of the inputs, or the padding, stride and dilation of a \
+             result; or work on some of the samples at a time"
+        }
+        _ if needs.ends_with("ranks can share") => {
+            "every rank has the same part of it: change a size where it is declared to a multiple of the number of ranks, \
+             such as `n * world`"
+        }
+        _ if needs.contains("rows that rank") => {
+            "the counts of a rank add up to the rows that it sends: lower them, or make the first dimension larger where it \
+             is declared"
+        }
+        _ => {
+            "change the dimensions where it is declared, or the slice: a range, `x[i..i + 1]`, keeps a dimension \
+             that an index, `x[i]`, takes away"
+        }
+    }
 }
 
 /// True if the operation reduces the dimensions that its option `dims` lists.

@@ -117,6 +117,16 @@ fn plans_are_compared() {
     assert_eq!((other.code, other.stderr.as_str()), (Some(1), ""));
     assert!(other.stdout.contains("\n~ #9 gate: gemm moved from expert[1] to expert[0]\n"), "{}", other.stdout);
 
+    // The size of the world changes no operation that works on one rank.
+    sandbox.write("one.aorta", "buffer x, y: f32[64, 64]\nstep { g: gemm(x, x) map(g * 2 -> y) }");
+    for ranks in ["1", "2"] {
+        let plan = sandbox.good(&["plan", "one.aorta", "--ranks", ranks, "--format", "json"]);
+        sandbox.write(&format!("ranks{ranks}.json"), plan);
+    }
+    let other = sandbox.run(&["plan", "--diff", "ranks1.json", "ranks2.json"]);
+    assert_eq!(other.code, Some(1));
+    assert_eq!(other.stdout, "- one.aorta\n+ one.aorta\n\nfigures\n~ ranks: 1 -> 2\n");
+
     // What an operation computes and what a buffer holds count too.
     sandbox.write("a.aorta", "buffer x: f32[64] = ones\nstep { m: map(x * 2 -> x) map(x + 1 -> x) }");
     sandbox.write("b.aorta", "buffer x: f32[64]\nstep { m: map(x * 3 -> x) map(x + 1 -> x) }");

@@ -214,6 +214,32 @@ fn arguments() {
     assert_eq!(sandbox.listing(), ["number.aorta"]);
 }
 
+/// Mistakes in the arguments have the format that the command line names.
+#[test]
+fn formats_of_mistakes_in_arguments() {
+    let sandbox = Sandbox::new();
+    let cases: [(&str, &str, &str); 5] = [
+        ("exec moe --backend simu", "invalid value 'simu' for '--backend <BACKEND>'", "a similar value exists: 'sim'"),
+        ("exec moe --iterations 0", "0 is not in 1..=1048576", "`aorta exec --help` says what each option takes"),
+        ("exce moe", "unrecognized subcommand 'exce'", "'exec'"),
+        ("exec moe --gpus 4", "unexpected argument '--gpus' found", "did you mean `--ranks 4`?"),
+        ("exec", "the following required arguments were not provided: <FILE>", "`aorta exec --help`"),
+    ];
+    for (typed, message, help) in cases {
+        let words: Vec<&str> = typed.split(' ').collect();
+        let output = sandbox.run(&[&words[..], &["--diagnostics", "json"]].concat());
+        assert_eq!((output.code, output.stderr.as_str()), (Some(2), ""), "{typed}");
+        let told: serde_json::Value = serde_json::from_str(&output.stdout).expect("one line of JSON");
+        assert_eq!((&told["severity"], &told["code"]), (&"error".into(), &serde_json::Value::Null), "{typed}");
+        assert!(told["message"].as_str().is_some_and(|text| text.contains(message)), "{typed}: {told}");
+        assert!(told["help"].as_str().is_some_and(|text| text.contains(help)), "{typed}: {told}");
+        let output = sandbox.run(&[&["--diagnostics=github"], &words[..]].concat());
+        assert_eq!(output.code, Some(2), "{typed}");
+        assert!(output.stdout.starts_with("::error::") && output.stderr.is_empty(), "{typed}: {}", output.stdout);
+        assert!(output.stdout.contains("%0Ahelp: "), "{typed}: {}", output.stdout);
+    }
+}
+
 #[test]
 fn records() {
     let sandbox = Sandbox::new();

@@ -39,7 +39,7 @@ pub struct AbArgs {
     /// Options of the second side, in quotes
     #[arg(long, value_name = "OPTIONS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub b: String,
-    /// Rounds of four blocks: A B B A, or B A A B; 16 by default
+    /// Rounds of four blocks, A B B A or B A A B: 6 to 1024, 16 by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(MIN_ROUNDS as i64..=MAX_ROUNDS))]
     pub rounds: Option<u32>,
     /// Iterations of a block, instead of as many as take about 20 ms

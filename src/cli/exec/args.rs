@@ -39,10 +39,10 @@ pub struct ExecArgs {
     /// Index of the GPU
     #[arg(long, value_name = "N")]
     pub device: Option<u32>,
-    /// Ranks, each on its own GPU or simulated; by default, a file with collectives uses all GPUs of this machine
+    /// Ranks, 1 to 1024, each on its own GPU or simulated; by default, a file with collectives uses all GPUs of this machine
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     pub ranks: Option<u32>,
-    /// Run one rank of N on one device; kernels of the same duration replace its collectives and transfers
+    /// Run one rank of N, 2 to 1024, on one device; kernels of the same duration replace its collectives and transfers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(MAX_RANKS)))]
     #[arg(conflicts_with = "ranks")]
     pub emulate: Option<u32>,
@@ -242,6 +242,28 @@ pub struct ArgumentError {
 }
 
 impl ArgumentError {
+    /// The reason in an error of the parser of arguments; `command` is the command that they were given to.
+    pub fn new(error: &clap::Error, command: &str) -> ArgumentError {
+        let text = parse_error_text(error);
+        let mut lines = text.trim_start_matches("error: ").lines().map(str::trim);
+        let why = lines.by_ref().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+        let tip = lines.find_map(|line| line.strip_prefix("tip: ")).map(|tip| format!("{tip}; ")).unwrap_or_default();
+        let of = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => text.as_str(),
+            _ => "",
+        };
+        let option = of(ContextKind::InvalidArg).split(' ').next().unwrap_or_default();
+        let help = match of(ContextKind::InvalidValue).split_once(',') {
+            Some((first, _)) if option.starts_with("--") && !first.is_empty() => {
+                format!("a run has one value: `{option} {first}`; `aorta sweep FILE` runs each value of a list")
+            }
+            _ => whole_number(option)
+                .filter(|_| why.ends_with(NO_NUMBER))
+                .unwrap_or_else(|| format!("{tip}`{command} --help` says what each option takes")),
+        };
+        ArgumentError { why, help }
+    }
+
     /// The error that presents the words as `value` of `what`.
     pub fn of(self, what: &str, value: &str) -> InputError {
         InputError::BadValue { what: what.to_owned(), value: value.to_owned(), why: self.why, help: self.help }
@@ -257,24 +279,5 @@ pub fn exec_args(words: &[String]) -> Result<ExecArgs, ArgumentError> {
 pub fn parsed<A: Args>(name: &'static str, words: &[String]) -> Result<A, ArgumentError> {
     let command = A::augment_args(clap::Command::new(name).no_binary_name(true));
     let read = command.try_get_matches_from(words).and_then(|matches| A::from_arg_matches(&matches));
-    read.map_err(|error| {
-        let text = parse_error_text(&error);
-        let mut lines = text.trim_start_matches("error: ").lines().map(str::trim);
-        let why = lines.by_ref().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-        let tip = lines.find_map(|line| line.strip_prefix("tip: ")).map(|tip| format!("{tip}; ")).unwrap_or_default();
-        let of = |kind| match error.get(kind) {
-            Some(ContextValue::String(text)) => text.as_str(),
-            _ => "",
-        };
-        let option = of(ContextKind::InvalidArg).split(' ').next().unwrap_or_default();
-        let help = match of(ContextKind::InvalidValue).split_once(',') {
-            Some((first, _)) if option.starts_with("--") && !first.is_empty() => {
-                format!("a run has one value: `{option} {first}`; `aorta sweep FILE` runs each value of a list")
-            }
-            _ => whole_number(option)
-                .filter(|_| why.ends_with(NO_NUMBER))
-                .unwrap_or_else(|| format!("{tip}`aorta {name} --help` says what each option takes")),
-        };
-        ArgumentError { why, help }
-    })
+    read.map_err(|error| ArgumentError::new(&error, &format!("aorta {name}")))
 }

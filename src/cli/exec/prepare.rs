@@ -72,6 +72,9 @@ fn find(args: &ExecArgs, settings: &Settings) -> Result<load::WorkloadText, CliE
 /// Compiles the workload that the arguments name. Finds every mistake that can be found without a device.
 pub fn examine(args: ExecArgs) -> Result<load::Loaded, CliError> {
     let (args, settings) = resolve_args(args)?;
+    if backends::simulates(args.backend.unwrap_or(BackendSetting::Auto)) {
+        backends::profile(&settings)?;
+    }
     compile(&args, &settings)
 }
 
@@ -84,7 +87,7 @@ pub fn target(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Resul
 
 /// Compiles the workload that settled arguments name.
 pub fn compile(args: &ExecArgs, settings: &Settings) -> Result<load::Loaded, CliError> {
-    let text = find(args, settings)?;
+    let text = find(args, settings).map_err(|error| scenario::placed(error, args))?;
     let loaded = load::load(&text, &args.workload, settings, ranks_alone(args).0);
     let loaded = loaded.map_err(|error| scenario::placed(error, args))?;
     match args.emulate {
@@ -99,7 +102,7 @@ pub(super) fn prepare(
     settings: Settings,
     process: Option<&multi_process::Process>,
 ) -> Result<PreparedRun, CliError> {
-    let text = find(&args, &settings)?;
+    let text = find(&args, &settings).map_err(|error| scenario::placed(error, &args))?;
     let wanted = args.backend.unwrap_or(BackendSetting::Auto);
     let (ranks, uncounted) = match (process, args.emulate) {
         (Some(_), Some(world)) => return Err(emulate::launched(world).into()),

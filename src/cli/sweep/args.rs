@@ -32,7 +32,7 @@ pub struct SweepArgs {
     /// Search for the best case instead of running all of them, for large spaces
     #[arg(long, conflicts_with_all = ["zip", "order", "csv", "retry", "format", "output", "html"], help_heading = "Search")]
     pub search: bool,
-    /// Runs that a search may make, in addition to comparing its best case with the unchanged file; 40 by default
+    /// Runs that a search may make, 4 to 4096, in addition to comparing its best case with the unchanged file; 40 by default
     #[arg(long, value_name = "N", help_heading = "Search")]
     #[arg(value_parser = clap::value_parser!(u32).range(4..=4096))]
     pub budget: Option<u32>,

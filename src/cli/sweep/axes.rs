@@ -65,9 +65,10 @@ impl SweepOptions {
     }
 }
 
-/// The list that a range such as `1..4` or `1..=4` probably stands for; powers of two if it would be long. `None` for another text.
+/// The list that a range such as `1..4`, `1..=4` or `1:4` probably stands for; powers of two if it would be long. `None` for
+/// another text.
 fn listed_range(text: &str) -> Option<String> {
-    let (from, to) = text.split_once("..")?;
+    let (from, to) = text.split_once("..").or_else(|| text.split_once(':'))?;
     let (from, to): (u64, u64) = (from.trim().parse().ok()?, to.trim_start_matches('=').trim().parse().ok()?);
     let values: Vec<u64> = match to.checked_sub(from)? {
         span if span < 8 => (from..=to).collect(),
@@ -207,6 +208,7 @@ mod tests {
     #[test]
     fn axes_without_cases_are_reported() {
         assert_eq!(wrong(&[("streams", "1,,2")], false), "a value of `--streams` is empty");
+        assert_eq!(wrong(&[("set", "n=4:8")], false), "`4:8` is a range, and an axis takes a list of values");
         assert_eq!(wrong(&[("set", "n=1,2,1")], false), "`--set n` has the value `1` twice");
         assert_eq!(wrong(&[("set", "streams=1,2"), ("streams", "4,8")], false), "two axes are called `streams`");
         assert!(wrong(&[("ranks", "1,2"), ("set", "n=1,2,3")], true).contains("`ranks` has 2 values, `n` 3"));

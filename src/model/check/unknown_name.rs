@@ -1,8 +1,10 @@
 //! The error for a name that is not known where it is used.
 
 use crate::base::{DType, SrcSpan, Symbol};
+use crate::model::callee::GRADIENT;
 use crate::model::error::ModelError;
 use crate::model::unknown::{self, NameRole};
+use crate::syntax::ast::Call;
 
 use super::{BUILTINS, Checker};
 
@@ -22,13 +24,19 @@ impl Checker<'_> {
             let help = "move the declaration above its first use".to_owned();
             return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into(), help };
         }
+        if let Some(&declared) = self.later_locals.get(&symbol).filter(|declared| declared.start > at.start) {
+            let help = "move the declaration above its first use".to_owned();
+            return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into(), help };
+        }
         if let Some(&label) = self.later.get(&symbol) {
             if label.start > at.start {
-                let help = format!(
-                    "an operation waits only for operations above it: move `{name}` up, or write `after prev({name})` \
-                     to wait \
-                     for the one of the iteration before"
-                );
+                let help = match self.place {
+                    NameRole::Label | NameRole::LabelFamily => format!(
+                        "an operation waits only for operations above it: move `{name}` up, or write `after prev({name})` \
+                         to wait for the one of the iteration before"
+                    ),
+                    _ => format!("an operation reads only results of operations above it: move `{name}` up"),
+                };
                 return ModelError::DeclaredBelow { name, at: at.into(), declared: label.into(), help };
             }
             let help = format!(
@@ -59,5 +67,14 @@ impl Checker<'_> {
         let known = known.chain(["true", "false"]).chain(symbols.map(|symbol| self.names.name(*symbol)));
         let help = unknown::help(&name, self.place, known);
         ModelError::UnknownName { name, at: at.into(), help: Some(help) }
+    }
+
+    /// The role of the first input, which may be a label.
+    pub(super) fn role_of_label(&self, call: &Call) -> NameRole {
+        match call.callee.as_slice() {
+            [callee] if self.names.name(callee.symbol) == "wait" => NameRole::Label,
+            [callee] if self.names.name(callee.symbol) == GRADIENT => NameRole::Differentiated,
+            _ => NameRole::Any,
+        }
     }
 }

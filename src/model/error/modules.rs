@@ -34,7 +34,9 @@ pub enum ModuleError {
     #[error("the module `{module}` has a declaration that a module cannot have")]
     #[diagnostic(
         code(aorta::model::module_content),
-        help("a module holds `def`, `let` and `use`: pass values that differ between uses as arguments of the `def`")
+        help(
+            "a module holds `def`, `kernel`, `let`, `use` and `meta`: pass values that differ between uses as arguments of the `def`"
+        )
     )]
     ModuleContent {
         module: String,

@@ -327,7 +327,8 @@ impl<'a> Analyzer<'a> {
                 Value::Output(_) if accumulate.of(place) => {
                     let help =
                         "`accumulate: true` adds to the contents of an output: write a buffer that has been filled";
-                    self.error(OpError::OutputMissing { op: GRADIENT, help, at: arg.value.span.into() });
+                    let at = arg.value.span.into();
+                    self.error(OpError::OutputMissing { op: GRADIENT, help, some_given: true, at });
                     good = false;
                 }
                 Value::Output(cell) => goals.push(Some(InputGradient::Cell(cell))),
@@ -348,7 +349,8 @@ impl<'a> Analyzer<'a> {
         if call.outputs.is_empty() {
             if accumulate.of(0) {
                 let help = "`accumulate: true` adds to the contents of an output: write `-> dx`";
-                return self.fail(OpError::OutputMissing { op: GRADIENT, help, at: call.span.into() });
+                let at = call.span.into();
+                return self.fail(OpError::OutputMissing { op: GRADIENT, help, some_given: false, at });
             }
             let floats = target.inputs.iter().map(|(_, view)| self.tensor(*view).dtype.is_float());
             goals = floats.map(|float| float.then_some(InputGradient::Own)).collect();

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::base::{MemoryId, ViewId, hex};
 use crate::model::Program;
-use crate::ops::Spec;
+use crate::ops::{Spec, Team};
 use crate::plan::RankPlan;
 use crate::schedule::Schedule;
 
@@ -53,11 +53,13 @@ pub fn initial_values(program: &Program) -> String {
     hashing.short()
 }
 
-/// Hash of an operation's options, expression, constants and group of ranks: 16 hexadecimal digits. Operands are not included.
+/// Hash of an operation's options, expression, constants and group of ranks: 16 hexadecimal digits. Operands and the size of the
+/// world are not included.
 pub fn computes(spec: &Spec) -> String {
     let mut hashing = Hashing::default();
     let Spec { operation, attrs, expression, team, .. } = spec;
-    write!(hashing, "{operation:?} {attrs:?} {expression:?} {team:?}").expect("hashing does not fail");
+    let group = (team.group != Team::ALONE.group).then_some(team);
+    write!(hashing, "{operation:?} {attrs:?} {expression:?} {group:?}").expect("hashing does not fail");
     hashing.short()
 }
 

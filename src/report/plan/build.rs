@@ -50,6 +50,7 @@ pub fn build(request: DocumentInputs) -> PlanDocument {
         advice: advice.into_iter().map(|advice| AdviceRecord::of(advice, request.places)).collect(),
         schema: SCHEMA.to_owned(),
         aorta: env!("CARGO_PKG_VERSION").to_owned(),
+        ranks: Some(program.world),
         modelled_on: profile.name.clone(),
         sync: program.step.sync.name().to_owned(),
         depth: schedule.depth,

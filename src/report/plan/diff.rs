@@ -44,6 +44,7 @@ fn figures(a: &PlanDocument, b: &PlanDocument, text: &mut String) {
     let figures = |document: &PlanDocument| {
         let memory = document.memory;
         [
+            ("ranks", document.ranks.map_or_else(|| "not recorded".to_owned(), |ranks| ranks.to_string())),
             ("modelled on", document.modelled_on.clone()),
             ("slots", document.iterations.len().to_string()),
             ("iterations follow each other by", document.sync.clone()),

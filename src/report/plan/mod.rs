@@ -45,6 +45,9 @@ pub struct PlanDocument {
     /// Version of aorta that made the document.
     pub aorta: String,
     pub workload: Workload,
+    /// Number of ranks of the world; `None` in documents of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
     /// The device whose profile the times are modelled with.
     pub modelled_on: String,
     /// `iteration` if an iteration begins when the last is complete, `end` if iterations may overlap.
@@ -144,8 +147,8 @@ pub struct PlannedOperation {
     pub label: Option<Text>,
     /// The kind, such as `gemm` or `signal`.
     pub operation: Text,
-    /// Hash of the operation's options, expression, constants and group of ranks; `None` for markers, which have none,
-    /// and in documents of earlier versions.
+    /// Hash of the operation's options, expression, constants and group of ranks, unless that is the world; `None` for
+    /// markers, which have none, and in documents of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computes: Option<Text>,
     pub phase: Option<Text>,

@@ -5,6 +5,7 @@ use super::super::words::{self, WordRole, is_word, lead};
 use super::Rule;
 use super::failure_point::{FailurePoint, leading_word};
 use super::ranges::slice;
+use super::reported::NO_NAME;
 
 /// A help for the mistake; `None` if it is not recognized. The first function that recognizes it wins.
 pub(super) fn advice(place: &FailurePoint) -> Option<String> {
@@ -28,9 +29,7 @@ fn help(text: &str) -> Option<String> {
 }
 
 fn reserved(place: &FailurePoint) -> Option<String> {
-    let no_name = |word: &str| {
-        Some(format!("`{word}` is a reserved word and cannot be a name: write another, such as `my_{word}`"))
-    };
+    let no_name = |word: &str| Some(format!("`{word}` {NO_NAME}: write another, such as `my_{word}`"));
     let (word, before) = (place.word(), place.word_before());
     if place.rule == Rule::stmt_piece && place.before.ends_with(':') && lead(word, false).is_some() {
         return help("a label names one operation: `phase load { … }` names a block");

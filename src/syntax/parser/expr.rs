@@ -295,12 +295,13 @@ impl<'a> Builder<'a> {
             Some(name) => {
                 let text = name.pair.as_str();
                 let Some(unit) = units::unit(text) else {
+                    let is_last = self.errors.len() >= MAX_ERRORS;
                     self.errors.push(SyntaxError::UnknownUnit {
                         unit: text.to_owned(),
                         at: name.span().into(),
                         help: Some(unit_help(&digits_text, text)),
                     });
-                    return None;
+                    return (!is_last).then(|| MeasuredExpr::leaf(span, ExprKind::Int(0)));
                 };
                 Some(unit)
             }

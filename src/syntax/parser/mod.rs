@@ -142,7 +142,8 @@ pub fn parse_expr(
     }
 }
 
-/// Builds the tree. A method returns `None` after it has added an error.
+/// Builds the tree. A method returns `None` after it has added an error, or a placeholder to find further errors of the piece;
+/// [`Builder::read`] discards such a piece.
 struct Builder<'a> {
     text: &'a str,
     base: u32,
@@ -176,8 +177,10 @@ impl<'a> Builder<'a> {
         &self.text[start..start + span.len as usize]
     }
 
-    /// Returns `head`. If it is `None`, records that the head at `span` could not be parsed.
+    /// Returns `head`; `None` if the last error lies in it. Records a head at `span` that could not be parsed.
     fn read<T>(&mut self, head: Option<T>, span: SrcSpan) -> Option<T> {
+        let is_inside = |error: &SyntaxError| (span.start as usize..span.end() as usize).contains(&error.offset());
+        let head = head.filter(|_| !self.errors.last().is_some_and(is_inside));
         if head.is_none() {
             self.unread.push(span.start);
         }

@@ -1,6 +1,7 @@
 //! Selects the errors to report: leaves out follow-up errors, and adds help to those of the splitter, which does not
 //! know the grammar.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::base::suggest;
@@ -8,6 +9,9 @@ use crate::base::suggest;
 use super::super::error::SyntaxError;
 use super::super::other_languages;
 use super::super::words::{self, DECLARATIONS, STATEMENTS};
+
+/// Part of the help for a reserved word in the place of a name.
+pub(super) const NO_NAME: &str = "is a reserved word and cannot be a name";
 
 /// Descriptions of what the splitter expects.
 const SPLITTER: [&str; 3] = ["a declaration", "a statement", "`{` or `if`"];
@@ -22,6 +26,11 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
     let foreign = foreign(text);
     let texts = errors.iter().filter(|error| matches!(error, SyntaxError::UnclosedText { .. }));
     let texts: Vec<Unclosed> = texts.map(|error| Unclosed::new(text, offset_of(error))).collect();
+    let several_lines = several_lines(text, &texts);
+    // Helps for reserved words that have been reported: each use of such a name is the same mistake.
+    let mut reserved: HashSet<String> = HashSet::new();
+    // Number of blocks without a `{` whose `}` has not been found.
+    let mut unopened = 0;
     let mut reported: Vec<SyntaxError> = Vec::new();
     for error in errors {
         if reported.len() == limit {
@@ -34,6 +43,23 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
         let is_mark = matches!(error, SyntaxError::UnexpectedCharacter { .. });
         if range.is_some_and(|range| at > range.start || !is_mark) || closes_in_unterminated_text(&error, at, &texts) {
             continue;
+        }
+        let range = several_lines.partition_point(|range| range.end < at);
+        if several_lines.get(range).is_some_and(|range| range.start < at) {
+            continue;
+        }
+        match &error {
+            SyntaxError::Expected { help: Some(help), .. }
+                if help.contains(NO_NAME) && !reserved.insert(help.clone()) =>
+            {
+                continue;
+            }
+            SyntaxError::MissingBlock { .. } => unopened += 1,
+            SyntaxError::UnmatchedClose { bracket: '}', .. } if unopened > 0 => {
+                unopened -= 1;
+                continue;
+            }
+            _ => {}
         }
         match (reported.last(), &error) {
             // An unterminated text cannot begin a statement either.
@@ -131,6 +157,20 @@ impl Unclosed {
     }
 }
 
+/// Ranges from the quote that opens a text over several lines to the one that closes it. A line cannot hold such a text, so that
+/// both quotes are reported as unterminated; only punctuation follows the second.
+fn several_lines(text: &str, texts: &[Unclosed]) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut texts = texts.iter().peekable();
+    while let Some(first) = texts.next() {
+        let closes = |next: &&Unclosed| line(text, next.start + 1).chars().all(|c| ", )]};".contains(c));
+        if let Some(last) = texts.next_if(|next| closes(next)) {
+            found.push(first.start..last.start);
+        }
+    }
+    found
+}
+
 /// True if a bracket is open only because the unterminated text that follows contains its closing bracket.
 fn closes_in_unterminated_text(error: &SyntaxError, at: usize, texts: &[Unclosed]) -> bool {
     let SyntaxError::Unclosed { close, .. } = error else { return false };
@@ -147,13 +187,13 @@ fn same_line(text: &str, a: usize, b: usize) -> bool {
     !text[a.min(b)..a.max(b)].contains('\n')
 }
 
-/// The rest of the line from `at` on.
 /// The module of `use` on the line up to `at`; `None` if there is no `use`.
 fn used_module(text: &str, at: usize) -> Option<&str> {
     let line = text[..at].rsplit('\n').next()?;
     line.strip_prefix("use ").map(str::trim)
 }
 
+/// The rest of the line from `at` on.
 fn line(text: &str, at: usize) -> &str {
     text[at..].lines().next().unwrap_or("")
 }
