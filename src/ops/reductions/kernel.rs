@@ -6,6 +6,7 @@ use super::super::kernel::{
 };
 use super::accumulator::accumulator;
 use super::split::{Along, Last};
+use super::staged::StagedRows;
 use super::*;
 
 /// Minimum number of packs per thread of an unaligned row for which the kernel has separate code for whole packs.
@@ -111,6 +112,9 @@ pub fn launches(
     let split = Split::of(spec, extent, compute, function);
     let common =
         Common { function, compute, split: &split, output: &spec.outputs[0], inputs: spec.inputs.len(), finish };
+    if let Some(rows) = &split.staged {
+        return vec![common.staged(name, expression, spec, rows)];
+    }
     let mut launches = vec![common.first(name, expression, spec)];
     if split.last.parts > 1 {
         launches.push(common.second(name, expression, spec));
@@ -448,6 +452,68 @@ impl Common<'_> {
             before += &format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({block}, {resident})\n");
         }
         launch(name, &before, &params, &body, split.blocks(), split.block() as u32)
+    }
+
+    /// Returns the kernel whose blocks stage their rows in shared memory. A thread stores its results after the last one, so that loads for
+    /// several results are under way at the same time.
+    fn staged(&self, name: &str, expression: &Expression, spec: &Spec, rows: &StagedRows) -> Launch {
+        let StagedRows { input, pack, threads, .. } = *rows;
+        let mut params = self.parameters(&self.split.kept, self.split.results, true);
+        params.extend(self.operands(expression, spec));
+        let index = index_type(self.split.results);
+        let of_row = |other: &usize| *other != input;
+        let others: String = (0..self.inputs)
+            .filter(of_row)
+            .map(|other| format!("    const C own{other} = load<C>(a{other}[kept.offset(which, {})]);\n", other + 1))
+            .collect();
+        let elements = (0..self.inputs).map(|other| match of_row(&other) {
+            true => format!("own{other}"),
+            false => format!("load<C>(some[v / {pack}].at[v % {pack}])"),
+        });
+        let elements = elements.chain((0..expression.constants().len()).map(|i| format!("c{i}")));
+        let computed = format!("compute({})", elements.collect::<Vec<_>>().join(", "));
+        let taken = match self.function {
+            Function::LogSumExp | Function::LogSumExpAndSum => format!(
+                "      C all[AT_ONCE];\n#pragma unroll\n      for (u32 v = 0; v < AT_ONCE; v++) all[v] = first + v < TERMS ? {computed} : C(0);\n      \
+                 take(total, all, TERMS - first < AT_ONCE ? (1u << (TERMS - first)) - 1 : (1u << AT_ONCE) - 1);\n"
+            ),
+            _ => format!(
+                "#pragma unroll\n      for (u32 v = 0; v < AT_ONCE; v++) if (first + v < TERMS) take(total, {computed}, first + v);\n"
+            ),
+        };
+        let settled = match self.function {
+            Function::ArgMax | Function::ArgMin => "    settled(total, 0);\n",
+            _ => "",
+        };
+        let body = format!(
+            r#"{stage}  {out} found[SEVERAL];
+#pragma unroll
+  for (u32 r = 0; r < SEVERAL; r++) {{
+    // Threads without a row compute the last one.
+    const u32 own = r * {threads} + threadIdx.x < live ? r * {threads} + threadIdx.x : live - 1;
+    const {index} which = ({index})(begin + own);
+{others}    const Piece* from = (const Piece*)staged + own * (TERMS / {pack});
+    Acc total = none();
+#pragma unroll
+    for (u32 first = 0; first < TERMS; first += AT_ONCE) {{
+      Piece some[AT_ONCE / {pack}];
+#pragma unroll
+      for (u32 k = 0; k < AT_ONCE / {pack}; k++) if (first + k * {pack} < TERMS) some[k] = from[first / {pack} + k];
+{taken}    }}
+{settled}    {store};
+  }}
+#pragma unroll
+  for (u32 r = 0; r < SEVERAL; r++) {{
+    const u32 own = r * {threads} + threadIdx.x;
+    if (own < live) out[kept.offset(({index})(begin + own), 0)] = found[r];
+  }}
+"#,
+            stage = rows.stage(c_type(spec.inputs[input].dtype)),
+            out = c_type(self.output.dtype),
+            store = self.stored("found[r]"),
+        );
+        let before = self.before(threads, 1, 1, "") + &self.compute_function(expression);
+        launch(name, &before, &params, &body, rows.blocks(), threads as u32)
     }
 
     /// Returns the kernel that combines the parts, and adds the rows that no joined row contains.

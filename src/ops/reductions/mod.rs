@@ -7,6 +7,7 @@ mod extent;
 mod grad_norm;
 mod kernel;
 mod split;
+mod staged;
 mod sums;
 
 use super::kernel::compute_type;
