@@ -4,9 +4,10 @@
 use super::super::kernel::{
     Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
 };
+use super::super::occupancy::ROWS_BLOCK;
 use super::accumulator::accumulator;
 use super::split::{Along, Last};
-use super::staged::StagedRows;
+use super::staged::{STAGE, StagedRows};
 use super::*;
 
 /// Minimum number of packs per thread of an unaligned row for which the kernel has separate code for whole packs.
@@ -23,6 +24,9 @@ pub struct Finish {
     pub params: Vec<Parameter>,
     /// Statement that stores `total` in `TO`. `which` is the index of the result.
     pub store: String,
+    /// The same for a kernel that has the terms of the result, of the only input with several, in shared memory at `row`; `None` if it is
+    /// the same text.
+    pub of_row: Option<String>,
 }
 
 impl Finish {
@@ -35,7 +39,7 @@ impl Finish {
             Function::Sum | Function::Prod | Function::Max | Function::Min => ("store<C>(TO, total.v)", vec![]),
             Function::Sums(_) => unreachable!("several sums become one result by an expression"),
         };
-        Finish { before: String::new(), params, store: store.to_owned() }
+        Finish { before: String::new(), params, store: store.to_owned(), of_row: None }
     }
 
     /// Returns the text that stores the outputs of an expression in `places`, lvalues of C. `inputs` are C expressions
@@ -55,7 +59,7 @@ impl Finish {
             }
         };
         let constant = |(i, &value): (usize, &f64)| (format!("C f{i}"), Arg::real(compute, value));
-        Finish { before, params: constants.iter().enumerate().map(constant).collect(), store }
+        Finish { before, params: constants.iter().enumerate().map(constant).collect(), store, of_row: None }
     }
 }
 
@@ -266,13 +270,13 @@ impl Common<'_> {
                     (pack, format!("step{i}"))
                 }
             };
-            held += &format!("    Pack<{dtype}, {width}> p{i}[{under_way}][{}] = {{}};\n", packs * pieces);
+            held += &format!("    HeldPack<{dtype}, {width}> p{i}[{under_way}][{}] = {{}};\n", packs * pieces);
             if split.ragged && step == 1 {
                 read += &format!(
-                    "        if ((u64)piece * {pack} < terms + lead) p{i}[e][0] = *(const Pack<{dtype}, {pack}>*)(a{i} + {place});\n"
+                    "        if ((u64)piece * {pack} < terms + lead) p{i}[e][0] = *(const HeldPack<{dtype}, {pack}>*)(a{i} + {place});\n"
                 );
                 lead = format!("  const u32 lead = (u32)((u64)a{i} / sizeof({dtype}) % {pack});\n  a{i} -= lead;\n");
-                elements.push(format!("load<C>(p{i}[e][0].at[v])"));
+                elements.push(format!("load<C>(p{i}[e][0][v])"));
                 continue;
             }
             // Terms of one result are read from the result's first element, to which the input's pointer is set.
@@ -284,12 +288,12 @@ impl Common<'_> {
             };
             read += &format!(
                 "#pragma unroll\n        for (int k = 0; k < {}; k++) {exists}p{i}[e][k] = \
-                 *(const Pack<{dtype}, {width}>*)(a{i} + {first}to[{}] + k % {pieces} * {distance});\n",
+                 *(const HeldPack<{dtype}, {width}>*)(a{i} + {first}to[{}] + k % {pieces} * {distance});\n",
                 packs * pieces,
                 i + 1
             );
             // Elements of a pack that share a load: all of them if they are the same element.
-            elements.push(format!("load<C>(p{i}[e][v / {}].at[v % {width}])", pack / pieces));
+            elements.push(format!("load<C>(p{i}[e][v / {}][v % {width}])", pack / pieces));
         }
         elements.extend((0..constants.len()).map(|i| format!("c{i}")));
         let results = if terms { 1 } else { pack };
@@ -454,66 +458,70 @@ impl Common<'_> {
         launch(name, &before, &params, &body, split.blocks(), split.block() as u32)
     }
 
-    /// Returns the kernel whose blocks stage their rows in shared memory. A thread stores its results after the last one, so that loads for
-    /// several results are under way at the same time.
+    /// Returns the kernel whose blocks stage their rows in shared memory. A thread stores its results of a tile after the last one, so that
+    /// loads for several results are under way at the same time.
     fn staged(&self, name: &str, expression: &Expression, spec: &Spec, rows: &StagedRows) -> Launch {
-        let StagedRows { input, pack, threads, .. } = *rows;
+        let StagedRows { input, pack, .. } = *rows;
         let mut params = self.parameters(&self.split.kept, self.split.results, true);
         params.extend(self.operands(expression, spec));
         let index = index_type(self.split.results);
-        let of_row = |other: &usize| *other != input;
-        let others: String = (0..self.inputs)
-            .filter(of_row)
-            .map(|other| format!("    const C own{other} = load<C>(a{other}[kept.offset(which, {})]);\n", other + 1))
+        let others = (0..self.inputs).filter(|other| *other != input);
+        let others: String = others
+            .map(|other| format!("      const C own{other} = load<C>(a{other}[kept.offset(which, {})]);\n", other + 1))
             .collect();
-        let elements = (0..self.inputs).map(|other| match of_row(&other) {
-            true => format!("own{other}"),
-            false => format!("load<C>(some[v / {pack}].at[v % {pack}])"),
+        let elements = (0..self.inputs).map(|other| match other == input {
+            true => format!("load<C>(some[v / {pack}].at[v % {pack}])"),
+            false => format!("own{other}"),
         });
         let elements = elements.chain((0..expression.constants().len()).map(|i| format!("c{i}")));
         let computed = format!("compute({})", elements.collect::<Vec<_>>().join(", "));
         let taken = match self.function {
             Function::LogSumExp | Function::LogSumExpAndSum => format!(
-                "      C all[AT_ONCE];\n#pragma unroll\n      for (u32 v = 0; v < AT_ONCE; v++) all[v] = first + v < TERMS ? {computed} : C(0);\n      \
-                 take(total, all, TERMS - first < AT_ONCE ? (1u << (TERMS - first)) - 1 : (1u << AT_ONCE) - 1);\n"
+                "        C all[AT_ONCE];\n#pragma unroll\n        for (u32 v = 0; v < AT_ONCE; v++) all[v] = first + v < TERMS ? {computed} : C(0);\n        \
+                 take(total, all, TERMS - first < AT_ONCE ? (1u << (TERMS - first)) - 1 : (1u << AT_ONCE) - 1, first == 0);\n"
             ),
             _ => format!(
-                "#pragma unroll\n      for (u32 v = 0; v < AT_ONCE; v++) if (first + v < TERMS) take(total, {computed}, first + v);\n"
+                "#pragma unroll\n        for (u32 v = 0; v < AT_ONCE; v++) if (first + v < TERMS) take(total, {computed}, first + v);\n"
             ),
         };
         let settled = match self.function {
-            Function::ArgMax | Function::ArgMin => "    settled(total, 0);\n",
+            Function::ArgMax | Function::ArgMin => "      settled(total, 0);\n",
             _ => "",
         };
         let body = format!(
-            r#"{stage}  {out} found[SEVERAL];
+            r#"{stage}    {out} found[SEVERAL];
 #pragma unroll
-  for (u32 r = 0; r < SEVERAL; r++) {{
-    // Threads without a row compute the last one.
-    const u32 own = r * {threads} + threadIdx.x < live ? r * {threads} + threadIdx.x : live - 1;
-    const {index} which = ({index})(begin + own);
-{others}    const Piece* from = (const Piece*)staged + own * (TERMS / {pack});
-    Acc total = none();
+    for (u32 r = 0; r < SEVERAL; r++) {{
+      // Threads without a row compute the last one.
+      const u32 place = r * THREADS + threadIdx.x, own = place < live ? place : live - 1;
+      const {index} which = ({index})(begin + own);
+{others}      const Piece* pieces = (const Piece*)staged + own * (TERMS / {pack});
+      const Element* row = (const Element*)pieces;
+      Acc total = none();
 #pragma unroll
-    for (u32 first = 0; first < TERMS; first += AT_ONCE) {{
-      Piece some[AT_ONCE / {pack}];
+      for (u32 first = 0; first < TERMS; first += AT_ONCE) {{
+        Piece some[AT_ONCE / {pack}];
 #pragma unroll
-      for (u32 k = 0; k < AT_ONCE / {pack}; k++) if (first + k * {pack} < TERMS) some[k] = from[first / {pack} + k];
-{taken}    }}
-{settled}    {store};
-  }}
+        for (u32 k = 0; k < AT_ONCE / {pack}; k++) if (first + k * {pack} < TERMS) some[k] = pieces[first / {pack} + k];
+{taken}      }}
+{settled}      {store};
+    }}
 #pragma unroll
-  for (u32 r = 0; r < SEVERAL; r++) {{
-    const u32 own = r * {threads} + threadIdx.x;
-    if (own < live) out[kept.offset(({index})(begin + own), 0)] = found[r];
+    for (u32 r = 0; r < SEVERAL; r++) {{
+      const u32 own = r * THREADS + threadIdx.x;
+      if (own < live) out[kept.offset(({index})(begin + own), 0)] = found[r];
+    }}
+    __syncthreads();
   }}
 "#,
-            stage = rows.stage(c_type(spec.inputs[input].dtype)),
+            stage = STAGE.replace("INPUT", &format!("a{input}")),
             out = c_type(self.output.dtype),
-            store = self.stored("found[r]"),
+            store = self.finish.of_row.as_ref().unwrap_or(&self.finish.store).replace("TO", "found[r]"),
         );
-        let before = self.before(threads, 1, 1, "") + &self.compute_function(expression);
-        launch(name, &before, &params, &body, rows.blocks(), threads as u32)
+        let before = self.before(ROWS_BLOCK, 1, 1, "")
+            + &self.compute_function(expression)
+            + &rows.constants(c_type(spec.inputs[input].dtype));
+        launch(name, &before, &params, &body, rows.blocks(), ROWS_BLOCK as u32)
     }
 
     /// Returns the kernel that combines the parts, and adds the rows that no joined row contains.
