@@ -502,7 +502,7 @@ fn optimizers_of_any_type() {
 }
 
 /// A thread reduces a whole row of those that its block stages in shared memory: alone, with an element of another input for each row, and
-/// with the target of a loss.
+/// with the target of a loss. Rows of one element are mapped.
 #[test]
 fn reductions_of_many_short_rows() {
     let mut file = File::new(31);
@@ -514,6 +514,7 @@ fn reductions_of_many_short_rows() {
         ("u8", 13, "sum(X + 1 -> Y, dims: [1])"),
         ("bf16", 6, "argmin(X -> I, dims: [-1])"),
         ("f16", 5, "cosine_similarity(X, X -> Y)"),
+        ("f16", 1, "logsumexp(X * Z -> Y, dims: [1])"),
     ];
     for (dtype, terms, call) in effort::chosen(calls) {
         let rows = 270_336 + file.below(300);
