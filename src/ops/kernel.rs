@@ -204,25 +204,6 @@ template <int RANK, int N> struct Geometry {
 // V neighbouring elements, which are loaded and stored together.
 template <typename T, int V> struct alignas(sizeof(T) * V) Pack { T at[V]; };
 
-// A pack in registers. Elements of two bytes are held two to a register: if a branch loads them, the compiler would hold each in its own.
-template <typename T, int V, bool PAIRS = sizeof(T) == 2 && V % 2 == 0> struct HeldPack {
-  Pack<T, V> pack;
-  __device__ inline T operator[](int i) const { return pack.at[i]; }
-  __device__ inline void set(int i, T x) { pack.at[i] = x; }
-};
-template <typename T, int V> struct HeldPack<T, V, true> {
-  Pack<u32, V / 2> words;
-  __device__ inline T operator[](int i) const {
-    T x;
-    x.bits = (unsigned short)(i % 2 ? words.at[i / 2] >> 16 : words.at[i / 2]);
-    return x;
-  }
-  __device__ inline void set(int i, T x) {
-    const u32 word = words.at[i / 2];
-    words.at[i / 2] = i % 2 ? (word & 0xffffu) | (u32)x.bits << 16 : (word & 0xffff0000u) | x.bits;
-  }
-};
-
 #define BOUNDS
 "#;
 

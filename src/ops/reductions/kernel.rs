@@ -16,6 +16,23 @@ const LONG_RAGGED: u64 = 8;
 /// Number of terms of a pack whose instructions overlap well enough without those of the next pack.
 const OVERLAPPING: u64 = 4;
 
+/// Kernel text of packs that are loaded before they are used.
+const HELD_PACK: &str = r#"
+// A pack in registers. Elements of two bytes are held two to a register: if a branch loads them, the compiler would hold each in its own.
+template <typename T, int V, bool PAIRS = sizeof(T) == 2 && V % 2 == 0> struct HeldPack {
+  Pack<T, V> pack;
+  __device__ inline T operator[](int i) const { return pack.at[i]; }
+};
+template <typename T, int V> struct HeldPack<T, V, true> {
+  Pack<u32, V / 2> words;
+  __device__ inline T operator[](int i) const {
+    T x;
+    x.bits = (unsigned short)(i % 2 ? words.at[i / 2] >> 16 : words.at[i / 2]);
+    return x;
+  }
+};
+"#;
+
 /// Text that stores the results at the end of a kernel, with the declarations that it needs.
 pub struct Finish {
     /// Text before the kernel: functions that `store` calls.
@@ -450,7 +467,8 @@ impl Common<'_> {
         if stores && written == 1 {
             params.push(u64_param("out_step", split.steps[0]));
         }
-        let mut before = self.before(threads, beside, packs * results, across) + &self.compute_function(expression);
+        let mut before =
+            self.before(threads, beside, packs * results, across) + HELD_PACK + &self.compute_function(expression);
         if !terms {
             let (block, resident) = (split.block(), split.resident());
             before += &format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({block}, {resident})\n");
