@@ -41,8 +41,7 @@ pub struct Finish {
     pub params: Vec<Parameter>,
     /// Statement that stores `total` in `TO`. `which` is the index of the result.
     pub store: String,
-    /// The same for a kernel that has the terms of the result, of the only input with several, in shared memory at `row`; `None` if it is
-    /// the same text.
+    /// Statement of a kernel that has the result's terms of the first input in shared memory at `row`; `None` if `store` serves it too.
     pub of_row: Option<String>,
 }
 
