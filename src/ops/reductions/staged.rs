@@ -16,7 +16,7 @@ const MAX_ROWS: u64 = 8;
 /// Maximum number of terms that a thread takes at once.
 const MAX_TERMS: u64 = 16;
 
-/// Minimum number of blocks: several times as many as are resident at the same time, so that the last ones leave few SMs idle.
+/// Minimum number of blocks of several tiles: twice as many as can be resident at the same time, so that the last ones leave few SMs idle.
 const MIN_BLOCKS: u64 = 2 * UNITS * (UNIT_THREADS / ROWS_BLOCK);
 /// Maximum number of tiles of a block. With more, its first loads, for which it waits, take no smaller part of its time.
 const MAX_TILES: u64 = 8;
