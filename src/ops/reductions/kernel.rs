@@ -19,14 +19,14 @@ const OVERLAPPING: u64 = 4;
 /// Kernel text of packs that are loaded before they are used.
 const HELD_PACK: &str = r#"
 // A pack in registers. Elements of two bytes are held two to a register: if a branch loads them, the compiler would hold each in its own.
-template <typename T, int V, bool PAIRS = sizeof(T) == 2 && V % 2 == 0> struct HeldPack {
-  Pack<T, V> pack;
-  __device__ inline T operator[](int i) const { return pack.at[i]; }
+template <typename E, int N, bool PAIRS = sizeof(E) == 2 && N % 2 == 0> struct HeldPack {
+  Pack<E, N> pack;
+  __device__ inline E operator[](int i) const { return pack.at[i]; }
 };
-template <typename T, int V> struct HeldPack<T, V, true> {
-  Pack<u32, V / 2> words;
-  __device__ inline T operator[](int i) const {
-    T x;
+template <typename E, int N> struct HeldPack<E, N, true> {
+  Pack<u32, N / 2> words;
+  __device__ inline E operator[](int i) const {
+    E x;
     x.bits = (unsigned short)(i % 2 ? words.at[i / 2] >> 16 : words.at[i / 2]);
     return x;
   }
