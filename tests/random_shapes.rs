@@ -501,6 +501,37 @@ fn optimizers_of_any_type() {
     file.check();
 }
 
+/// A thread reduces a whole row of those that its block stages in shared memory: alone, with an element of another input for each row, and
+/// with the target of a loss. Rows of one element are mapped.
+#[test]
+fn reductions_of_many_short_rows() {
+    let mut file = File::new(31);
+    let calls = [
+        ("bf16", 7, "cross_entropy(X, T -> Y)"),
+        ("f32", 18, "cross_entropy(X, T -> Y, label_smoothing: 0.1, ignore_index: 3)"),
+        ("f16", 33, "logsumexp(X * 2 -> Y, dims: [1])"),
+        ("f64", 3, "mean(X * Z -> Y, dims: [1])"),
+        ("u8", 13, "sum(X + 1 -> Y, dims: [1])"),
+        ("bf16", 6, "argmin(X -> I, dims: [-1])"),
+        ("f16", 5, "cosine_similarity(X, X -> Y)"),
+        ("f16", 1, "logsumexp(X * Z -> Y, dims: [1])"),
+    ];
+    for (dtype, terms, call) in effort::chosen(calls) {
+        let rows = 270_336 + file.below(300);
+        let count = file.count;
+        file.count += 1;
+        let _ = writeln!(
+            file.buffers,
+            "buffer s{count}: {dtype}[{rows}, {terms}]\nbuffer t{count}, i{count}: i32[{rows}]\nbuffer z{count}: f32[{rows}, 1]\n\
+             buffer y{count}: f32[{rows}]"
+        );
+        let name = |text: String, (from, to): (char, &str)| text.replace(from, &format!("{to}{count}"));
+        let names = [('X', "s"), ('T', "t"), ('Y', "y"), ('Z', "z"), ('I', "i")];
+        file.add(&names.into_iter().fold(call.to_owned(), name));
+    }
+    file.check();
+}
+
 /// Dimensions of a tensor and of its parts are merged and split, as inputs and as outputs.
 #[test]
 fn views_of_tensors_and_slices() {

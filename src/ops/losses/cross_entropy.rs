@@ -118,14 +118,18 @@ impl Operation for CrossEntropy {
             params.push(param("C smoothing", Arg::real(compute, spec.attrs.number("label_smoothing"))));
         }
         // The loss is a sum of two nonnegative numbers, so no digits cancel.
-        let store = format!(
-            "i64 target = targets[kept.offset(which, 2)];\n    C loss = 0;\n    \
-             if (target >= 0 && target < (i64)classes && target != ignored) {{\n      \
-             C logit = load<C>(logits[kept.offset(which, 1) + target * logit_step]);\n      \
-             loss = (total.most - {taken}) + f_log(total.sum);\n    }}\n    store<C>(TO, loss)"
-        );
+        let store = |logit: &str| {
+            format!(
+                "i64 target = targets[kept.offset(which, 2)];\n    C loss = 0;\n    \
+                 if (target >= 0 && target < (i64)classes && target != ignored) {{\n      \
+                 C logit = load<C>({logit});\n      \
+                 loss = (total.most - {taken}) + f_log(total.sum);\n    }}\n    store<C>(TO, loss)"
+            )
+        };
+        let of_row = Some(store("row[(u32)target]"));
+        let store = store("logits[kept.offset(which, 1) + target * logit_step]");
         let before = if smoothed { SMOOTHED.to_owned() } else { String::new() };
-        let finish = Finish { before, params, store };
+        let finish = Finish { before, params, store, of_row };
         launches(self.name(), function, &Expression::identity(), spec, &extent, compute, finish)
     }
 

@@ -115,15 +115,15 @@ __device__ inline void take(Acc& a, C x, u64) {{
   a.sum = a.sum * relative(a.most, most) + relative(x, most);
   a.most = most;
 {taken}}}
-// Takes several terms, of which those with a bit set are valid.
-template <int N> __device__ inline void take(Acc& a, const C (&all)[N], u32 live) {{
+// Takes several terms, of which those with a bit set are valid. The sum of an accumulator without terms is not scaled.
+template <int N> __device__ inline void take(Acc& a, const C (&all)[N], u32 live, bool are_first = false) {{
   C x[N], most = a.most;
 #pragma unroll
   for (int v = 0; v < N; v++) {{
     x[v] = live >> v & 1 ? all[v] : -C(INFINITE);
     most = larger_of(x[v], most);
   }}
-  a.sum *= relative(a.most, most);
+  if (!are_first) a.sum *= relative(a.most, most);
   a.most = most;
   // The difference of two infinities would be NaN.
   const C origin = -C(INFINITE) < most && most < C(INFINITE) ? most : C(0);

@@ -85,6 +85,13 @@ impl Extent {
         strides
     }
 
+    /// Returns the output with all dimensions of the expression, of which reduced ones have one element.
+    pub fn kept_output(&self, output: &Tensor) -> Tensor {
+        let dims = self.result(true);
+        let strides = if output.contiguous() { dims.contiguous_strides() } else { self.output_strides(output) };
+        Tensor { dims, strides, ..*output }
+    }
+
     /// Returns the geometry of the terms of a result if `reduced`, otherwise of the results. Its strides are those of
     /// the output, followed by those of each input.
     pub fn walk(&self, spec: &Spec, reduced: bool) -> Geometry {

@@ -4,8 +4,10 @@
 use super::super::kernel::{
     Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
 };
+use super::super::occupancy::ROWS_BLOCK;
 use super::accumulator::accumulator;
 use super::split::{Along, Last};
+use super::staged::{STAGE, StagedRows};
 use super::*;
 
 /// Minimum number of packs per thread of an unaligned row for which the kernel has separate code for whole packs.
@@ -13,6 +15,23 @@ const LONG_RAGGED: u64 = 8;
 
 /// Number of terms of a pack whose instructions overlap well enough without those of the next pack.
 const OVERLAPPING: u64 = 4;
+
+/// Kernel text of packs that are loaded before they are used.
+const HELD_PACK: &str = r#"
+// A pack in registers. Elements of two bytes are held two to a register: if a branch loads them, the compiler would hold each in its own.
+template <typename E, int N, bool PAIRS = sizeof(E) == 2 && N % 2 == 0> struct HeldPack {
+  Pack<E, N> pack;
+  __device__ inline E operator[](int i) const { return pack.at[i]; }
+};
+template <typename E, int N> struct HeldPack<E, N, true> {
+  Pack<u32, N / 2> words;
+  __device__ inline E operator[](int i) const {
+    E x;
+    x.bits = (unsigned short)(i % 2 ? words.at[i / 2] >> 16 : words.at[i / 2]);
+    return x;
+  }
+};
+"#;
 
 /// Text that stores the results at the end of a kernel, with the declarations that it needs.
 pub struct Finish {
@@ -22,6 +41,8 @@ pub struct Finish {
     pub params: Vec<Parameter>,
     /// Statement that stores `total` in `TO`. `which` is the index of the result.
     pub store: String,
+    /// Statement of a kernel that has the result's terms of the first input in shared memory at `row`; `None` if `store` serves it too.
+    pub of_row: Option<String>,
 }
 
 impl Finish {
@@ -34,7 +55,7 @@ impl Finish {
             Function::Sum | Function::Prod | Function::Max | Function::Min => ("store<C>(TO, total.v)", vec![]),
             Function::Sums(_) => unreachable!("several sums become one result by an expression"),
         };
-        Finish { before: String::new(), params, store: store.to_owned() }
+        Finish { before: String::new(), params, store: store.to_owned(), of_row: None }
     }
 
     /// Returns the text that stores the outputs of an expression in `places`, lvalues of C. `inputs` are C expressions
@@ -54,7 +75,7 @@ impl Finish {
             }
         };
         let constant = |(i, &value): (usize, &f64)| (format!("C f{i}"), Arg::real(compute, value));
-        Finish { before, params: constants.iter().enumerate().map(constant).collect(), store }
+        Finish { before, params: constants.iter().enumerate().map(constant).collect(), store, of_row: None }
     }
 }
 
@@ -111,6 +132,9 @@ pub fn launches(
     let split = Split::of(spec, extent, compute, function);
     let common =
         Common { function, compute, split: &split, output: &spec.outputs[0], inputs: spec.inputs.len(), finish };
+    if let Some(rows) = &split.staged {
+        return vec![common.staged(name, expression, spec, rows)];
+    }
     let mut launches = vec![common.first(name, expression, spec)];
     if split.last.parts > 1 {
         launches.push(common.second(name, expression, spec));
@@ -262,13 +286,13 @@ impl Common<'_> {
                     (pack, format!("step{i}"))
                 }
             };
-            held += &format!("    Pack<{dtype}, {width}> p{i}[{under_way}][{}] = {{}};\n", packs * pieces);
+            held += &format!("    HeldPack<{dtype}, {width}> p{i}[{under_way}][{}] = {{}};\n", packs * pieces);
             if split.ragged && step == 1 {
                 read += &format!(
-                    "        if ((u64)piece * {pack} < terms + lead) p{i}[e][0] = *(const Pack<{dtype}, {pack}>*)(a{i} + {place});\n"
+                    "        if ((u64)piece * {pack} < terms + lead) p{i}[e][0] = *(const HeldPack<{dtype}, {pack}>*)(a{i} + {place});\n"
                 );
                 lead = format!("  const u32 lead = (u32)((u64)a{i} / sizeof({dtype}) % {pack});\n  a{i} -= lead;\n");
-                elements.push(format!("load<C>(p{i}[e][0].at[v])"));
+                elements.push(format!("load<C>(p{i}[e][0][v])"));
                 continue;
             }
             // Terms of one result are read from the result's first element, to which the input's pointer is set.
@@ -280,12 +304,12 @@ impl Common<'_> {
             };
             read += &format!(
                 "#pragma unroll\n        for (int k = 0; k < {}; k++) {exists}p{i}[e][k] = \
-                 *(const Pack<{dtype}, {width}>*)(a{i} + {first}to[{}] + k % {pieces} * {distance});\n",
+                 *(const HeldPack<{dtype}, {width}>*)(a{i} + {first}to[{}] + k % {pieces} * {distance});\n",
                 packs * pieces,
                 i + 1
             );
             // Elements of a pack that share a load: all of them if they are the same element.
-            elements.push(format!("load<C>(p{i}[e][v / {}].at[v % {width}])", pack / pieces));
+            elements.push(format!("load<C>(p{i}[e][v / {}][v % {width}])", pack / pieces));
         }
         elements.extend((0..constants.len()).map(|i| format!("c{i}")));
         let results = if terms { 1 } else { pack };
@@ -442,12 +466,79 @@ impl Common<'_> {
         if stores && written == 1 {
             params.push(u64_param("out_step", split.steps[0]));
         }
-        let mut before = self.before(threads, beside, packs * results, across) + &self.compute_function(expression);
+        let mut before =
+            self.before(threads, beside, packs * results, across) + HELD_PACK + &self.compute_function(expression);
         if !terms {
             let (block, resident) = (split.block(), split.resident());
             before += &format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({block}, {resident})\n");
         }
         launch(name, &before, &params, &body, split.blocks(), split.block() as u32)
+    }
+
+    /// Returns the kernel whose blocks stage their rows in shared memory. A thread stores its results of a tile after the last one, so that
+    /// loads for several results are under way at the same time.
+    fn staged(&self, name: &str, expression: &Expression, spec: &Spec, rows: &StagedRows) -> Launch {
+        let StagedRows { input, pack, .. } = *rows;
+        let mut params = self.parameters(&self.split.kept, self.split.results, true);
+        params.extend(self.operands(expression, spec));
+        let index = index_type(self.split.results);
+        let others = (0..self.inputs).filter(|other| *other != input);
+        let others: String = others
+            .map(|other| format!("      const C own{other} = load<C>(a{other}[kept.offset(which, {})]);\n", other + 1))
+            .collect();
+        let elements = (0..self.inputs).map(|other| match other == input {
+            true => format!("load<C>(some[v / {pack}].at[v % {pack}])"),
+            false => format!("own{other}"),
+        });
+        let elements = elements.chain((0..expression.constants().len()).map(|i| format!("c{i}")));
+        let computed = format!("compute({})", elements.collect::<Vec<_>>().join(", "));
+        let taken = match self.function {
+            Function::LogSumExp | Function::LogSumExpAndSum => format!(
+                "        C all[AT_ONCE];\n#pragma unroll\n        for (u32 v = 0; v < AT_ONCE; v++) all[v] = first + v < TERMS ? {computed} : C(0);\n        \
+                 take(total, all, TERMS - first < AT_ONCE ? (1u << (TERMS - first)) - 1 : (1u << AT_ONCE) - 1, first == 0);\n"
+            ),
+            _ => format!(
+                "#pragma unroll\n        for (u32 v = 0; v < AT_ONCE; v++) if (first + v < TERMS) take(total, {computed}, first + v);\n"
+            ),
+        };
+        let settled = match self.function {
+            Function::ArgMax | Function::ArgMin => "      settled(total, 0);\n",
+            _ => "",
+        };
+        let body = format!(
+            r#"{stage}    {out} found[SEVERAL];
+#pragma unroll
+    for (u32 r = 0; r < SEVERAL; r++) {{
+      // Threads without a row compute the last one.
+      const u32 place = r * THREADS + threadIdx.x, own = place < live ? place : live - 1;
+      const {index} which = ({index})(begin + own);
+{others}      const Piece* pieces = (const Piece*)staged + own * (TERMS / {pack});
+      const Element* row = (const Element*)pieces;
+      Acc total = none();
+#pragma unroll
+      for (u32 first = 0; first < TERMS; first += AT_ONCE) {{
+        Piece some[AT_ONCE / {pack}];
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE / {pack}; k++) if (first + k * {pack} < TERMS) some[k] = pieces[first / {pack} + k];
+{taken}      }}
+{settled}      {store};
+    }}
+#pragma unroll
+    for (u32 r = 0; r < SEVERAL; r++) {{
+      const u32 own = r * THREADS + threadIdx.x;
+      if (own < live) out[kept.offset(({index})(begin + own), 0)] = found[r];
+    }}
+    __syncthreads();
+  }}
+"#,
+            stage = STAGE.replace("INPUT", &format!("a{input}")),
+            out = c_type(self.output.dtype),
+            store = self.finish.of_row.as_ref().unwrap_or(&self.finish.store).replace("TO", "found[r]"),
+        );
+        let before = self.before(ROWS_BLOCK, 1, 1, "")
+            + &self.compute_function(expression)
+            + &rows.constants(c_type(spec.inputs[input].dtype));
+        launch(name, &before, &params, &body, rows.blocks(), ROWS_BLOCK as u32)
     }
 
     /// Returns the kernel that combines the parts, and adds the rows that no joined row contains.

@@ -7,6 +7,7 @@ mod extent;
 mod grad_norm;
 mod kernel;
 mod split;
+mod staged;
 mod sums;
 
 use super::kernel::compute_type;
@@ -152,6 +153,9 @@ impl Operation for Reduce {
 
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         let Some(expression) = &spec.expression else { return Vec::new() };
+        if let Some(spec) = self.as_map(spec) {
+            return vec![elementwise::cost(expression, &spec)];
+        }
         let split = Split::of(spec, &Extent::of(spec), self.compute_type(spec), self.0);
         split.launch_costs(spec, expression, self.0)
     }
@@ -189,6 +193,9 @@ impl Operation for Reduce {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let expression = spec.expression.as_ref().expect("the model lowers the expression of a reduction");
+        if let Some(spec) = self.as_map(spec) {
+            return vec![elementwise::launch(&format!("reduce_{}", self.name()), expression, &spec)];
+        }
         let finish = Finish::plain(self.0, Extent::of(spec).terms());
         // CUDA and HIP define functions named `max` and `min`.
         let name = format!("reduce_{}", self.name());
@@ -204,6 +211,17 @@ impl Reduce {
     /// Whether the result is the index of a term.
     fn finds_place(&self) -> bool {
         matches!(self.0, Function::ArgMax | Function::ArgMin)
+    }
+
+    /// Returns the spec of a `map` of the expression that computes the same values: every function but those that find a place returns its
+    /// only term. `None` if a result has several terms.
+    fn as_map(&self, spec: &Spec) -> Option<Spec> {
+        let extent = Extent::of(spec);
+        (extent.terms() == 1 && !self.finds_place()).then(|| {
+            let mut spec = spec.clone();
+            spec.outputs[0] = extent.kept_output(&spec.outputs[0]);
+            spec
+        })
     }
 }
 

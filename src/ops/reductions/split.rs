@@ -5,6 +5,7 @@ use super::super::layout::{halves, packs_of_rows};
 use super::super::occupancy::{
     BUSY_BLOCKS, DEFAULT_SHARED, LARGEST_BLOCK, MOVED_AT_ONCE, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share,
 };
+use super::staged::StagedRows;
 use super::*;
 
 /// Number of threads that suffice to use all of the memory's bandwidth: half of the resident threads of the device.
@@ -172,6 +173,8 @@ pub struct Split {
     pub parts: u64,
     /// Results of the last launch.
     pub last: Last,
+    /// How blocks stage short rows in shared memory. Then the fields above describe a division that no kernel has.
+    pub staged: Option<StagedRows>,
 }
 
 /// A step of the tree that combines rows of accumulators, as a part of an exchange of a block: a barrier and a load of shared memory take 29 of
@@ -235,6 +238,9 @@ impl Split {
                 && (0..spec.inputs.len()).all(|other| other == input || steps[other + 1] == 0)
         };
         let ragged = along == Along::Terms && reduced.dims.len() == 1 && largest.is_some_and(suits);
+        let staged = largest
+            .filter(|_| along == Along::Terms)
+            .and_then(|input| StagedRows::of(spec, &kept, &reduced, input, pack));
         let pack = largest.filter(|_| ragged).map_or(pack, most);
         let widths: Vec<u64> = (0..spec.inputs.len()).map(|input| width(input, pack)).collect();
 
@@ -371,6 +377,7 @@ impl Split {
             under_way,
             parts,
             last,
+            staged,
         }
     }
 
@@ -460,6 +467,9 @@ impl Split {
             Function::LogSumExp | Function::LogSumExpAndSum => (14.0, 2.0),
         };
         let sums = if let Function::Sums(count) = function { f64::from(count) } else { 1.0 };
+        if let Some(rows) = &self.staged {
+            return vec![rows.cost(spec, expression, [own, special], sums)];
+        }
         let partials = Traffic::of(Space::Device, self.last.results * self.last.parts * 4 * sums as u64);
         let is_whole = self.last.parts == 1;
         let first = Cost {
