@@ -283,7 +283,8 @@ settings! {
     /// progress](start/07-several-nodes.md#what-is-checked-and-what-ends-a-run) while others wait for it
     stall: Nanos = "600s" => yours;
     /// Number of the vendor library's algorithms that are timed for each matrix product and each
-    /// convolution, and of its engines for each use of attention (at most 2)
+    /// convolution, and of its engines for each use of attention (at most 2); 1 also keeps the model's tiling of each grouped
+    /// product
     gemm_candidates: u32 = "8" in 1, 64;
     /// Whether the choice of an algorithm for a matrix product, of an engine for attention, or of tiles for a grouped product, is kept on disk, beside the
     /// compiled kernels, and taken from there where device, driver, library, operation and streams are the same

@@ -11,7 +11,7 @@ use super::warmup::relative_to_slot;
 /// Coefficient of variation above which a warning is given.
 const NOISE: f64 = 0.10;
 
-/// The same for simulated times, which have no noise.
+/// Coefficient of variation of simulated times above which a warning is given; they have no noise.
 const PATTERN: f64 = 0.01;
 
 /// Share of independent samples below which a warning is given.

@@ -193,16 +193,15 @@ impl<'a> Analyzer<'a> {
     fn operation(&mut self, place: usize, call: &'a Call, operands: &mut Inputs) -> Option<()> {
         let operation = ops::CATALOGUE[place];
         let peer = self.peer(operation, call);
-        if !matches!(peer, Ok(Some(None))) {
+        if !matches!(peer, Ok(Some(None))) || !operation.has(Property::WritesToPeers) {
             return self.expand_operation(place, call, peer, operands);
         }
         // The slices of a rank that sends nothing need not exist there. Where they do, a label has the output of its copy.
-        let bad_names = self.bad_names.clone();
-        self.mistakes.is_muted = true;
+        let raised = self.mistakes.raised;
+        self.mistakes.are_slices_muted = true;
         let done = self.expand_operation(place, call, peer, operands);
-        self.mistakes.is_muted = false;
-        self.bad_names = bad_names;
-        done.or_else(|| self.receive(call))
+        self.mistakes.are_slices_muted = false;
+        if done.is_none() && self.mistakes.raised == raised { self.receive(call) } else { done }
     }
 
     /// Expands a copy to another rank on a rank that sends nothing.

@@ -15,7 +15,7 @@ use super::index::Index;
 pub(super) struct DeclaredSet {
     /// Numbers of indices after the name, in all places that declare it.
     pub indices: BTreeSet<usize>,
-    /// True if a condition or the call of a definition decides whether a member exists.
+    /// True if a condition, the range of a loop that is not written out, or the call of a definition decides whether a member exists.
     pub is_conditional: bool,
     /// Indices of the program's members, collected when a figure selects one.
     pub members: Option<FxHashSet<Index>>,
@@ -48,13 +48,24 @@ fn collect_sets(block: &Block, is_conditional: bool, sets: &mut (DeclaredSets, D
             set.indices.insert(label.index.len());
             set.is_conditional |= is_conditional;
         }
-        let is_conditional = is_conditional || matches!(stmt.kind, StmtKind::If { .. });
+        let is_conditional = is_conditional
+            || match &stmt.kind {
+                StmtKind::If { .. } => true,
+                StmtKind::For { over, .. } => has_name(over),
+                _ => false,
+            };
         stmt.children(&mut |child| {
             if let walk::Child::Block(block) = child {
                 collect_sets(block, is_conditional, sets);
             }
         });
     }
+}
+
+fn has_name(expr: &Expr) -> bool {
+    let mut found = false;
+    walk::expr(expr, &mut |part| found |= part.as_name().is_some());
+    found
 }
 
 /// Returns the names of the families of labels in a file.

@@ -257,9 +257,6 @@ impl<'a> Analyzer<'a> {
     }
 
     fn plain_figure(&mut self, expr: &Expr) -> LoweredFigure {
-        if let Some(error) = self.later_metric(expr) {
-            return self.fail(error);
-        }
         let mut unknown = None;
         walk::expr(expr, &mut |part| {
             if let ExprKind::Call { callee, .. } = part.kind
@@ -284,6 +281,9 @@ impl<'a> Analyzer<'a> {
         if let Some((set, kind, at)) = self.mentioned_set(expr) {
             let help = format!("`{set}` is {kind}: write a figure of it, such as `time({set})` or `bandwidth({set})`");
             return self.fail(ModelError::UnknownFigure { name: set, at: at.into(), help: Some(help) });
+        }
+        if let Some(error) = self.later_metric(expr) {
+            return self.fail(error);
         }
         if let Some(symbol) = expr.as_name()
             && self.scopes.get(symbol).is_none()

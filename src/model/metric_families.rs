@@ -121,7 +121,9 @@ impl Analyzer<'_> {
     pub(super) fn later_metric(&self, expr: &Expr) -> Option<ModelError> {
         let mut found = None;
         walk::expr(expr, &mut |part| {
-            let symbol = part.as_name().filter(|symbol| found.is_none() && self.scopes.get(*symbol).is_none());
+            let symbol = part
+                .as_name()
+                .filter(|symbol| found.is_none() && self.scopes.get(*symbol).is_none() && !self.words.contains(symbol));
             let declared = symbol.and_then(|symbol| {
                 self.ast.decls.iter().find_map(|decl| match &decl.kind {
                     DeclKind::Metric { name, .. } if name.symbol == symbol => Some((*name, decl.span)),
@@ -136,7 +138,7 @@ impl Analyzer<'_> {
             let help = Some(format!("`{name}` refers to itself: name the figure that it is computed from"));
             return Some(ModelError::UnknownFigure { name, at: at.into(), help });
         }
-        let help = "a metric uses metrics above it: move the declaration up".to_owned();
+        let help = "figures are declared above their use: move the declaration up".to_owned();
         Some(ModelError::DeclaredBelow { name, at: at.into(), declared: span.into(), help })
     }
 }

@@ -147,6 +147,8 @@ pub(super) struct Mistakes {
     unknown: FxHashMap<(Discriminant<ModelError>, String, Option<String>), usize>,
     /// True while errors are not added.
     pub is_muted: bool,
+    /// True while errors of slices are not added.
+    pub are_slices_muted: bool,
     /// Number of errors so far, with those that repeat another one.
     pub raised: u64,
 }
@@ -190,7 +192,7 @@ impl Mistakes {
 
     /// Adds an error found in the call with number `call`; 0 means outside of calls. Returns whether it is a new one.
     pub fn add(&mut self, error: ModelError, call: u32) -> bool {
-        if self.is_muted {
+        if self.is_muted || self.are_slices_muted && matches!(error, ModelError::Slice(_)) {
             return false;
         }
         self.raised += 1;

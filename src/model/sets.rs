@@ -38,6 +38,9 @@ pub enum SetPart {
     },
 }
 
+/// Maximum number of members that a help lists.
+const SHOWN: usize = 8;
+
 impl OpSet {
     pub fn contains(&self, program: &Program, op: &Op) -> bool {
         self.parts.iter().any(|part| match part {
@@ -193,15 +196,24 @@ impl Analyzer<'_> {
             if members.contains(index) {
                 return Some(());
             }
-            let texts =
-                [members.iter().min_by_key(|index| index.to_vec()), members.iter().max_by_key(|index| index.to_vec())];
-            let shown = |index: &Index| {
+            let mut sorted: Vec<&Index> = members.iter().collect();
+            sorted.sort_unstable_by_key(|index| index.to_vec());
+            let shown = |index: &&Index| {
                 format!("`{text}[{}]`", index.iter().map(i64::to_string).collect::<Vec<_>>().join(", "))
             };
-            match texts.map(|member| member.map(shown)) {
-                [Some(first), Some(last)] if first != last => format!("its members are {first} to {last}"),
-                [Some(only), _] => format!("its only member is {only}"),
-                _ => format!("no loop of the step makes a member of `{text}`"),
+            match sorted.as_slice() {
+                [] => format!("no loop of the step makes a member of `{text}`"),
+                [only] => format!("its only member is {}", shown(only)),
+                [first, .., last] if first.len() == 1 && last[0] - first[0] + 1 == sorted.len() as i64 => {
+                    format!("its members are {} to {}", shown(first), shown(last))
+                }
+                all => {
+                    let more = if all.len() > SHOWN { ", …" } else { "" };
+                    format!(
+                        "its members are {}{more}",
+                        all.iter().take(SHOWN).map(shown).collect::<Vec<_>>().join(", ")
+                    )
+                }
             }
         } else {
             return Some(());

@@ -25,6 +25,9 @@ pub(super) struct Specs {
     key: Vec<u32>,
 }
 
+/// Bytes of an output below which the outputs of the maximum number of operations can be summed without overflow.
+const SUMMED: u64 = 1 << 41;
+
 impl Analyzer<'_> {
     /// Returns the spec of a call. Runs the shape rule if the spec is new; `None` if that fails, which has been reported.
     pub(super) fn spec(
@@ -129,11 +132,12 @@ impl Analyzer<'_> {
                 return Err(Box::new(error.into()));
             }
         };
-        // Below this, the outputs of the maximum number of operations can be summed without overflow.
-        let limit = self.options.max_memory.min(1 << 41);
-        // The declaration of a named output reports its size.
-        let own = outputs.iter().zip(&types).filter(|(given, _)| !matches!(given, Output::Given(..)));
-        for (_, (dtype, dims)) in own {
+        for (given, (dtype, dims)) in outputs.iter().zip(&types) {
+            // The declaration of a named output reports a size above the limit of memory.
+            let limit = match given {
+                Output::Given(..) => SUMMED,
+                _ => self.options.max_memory.min(SUMMED),
+            };
             let bytes = dims.elements().and_then(|elements| elements.checked_mul(dtype.size()));
             if bytes.is_none_or(|bytes| bytes > limit) {
                 return Err(Box::new(ModelError::BadSize {

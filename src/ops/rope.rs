@@ -161,12 +161,15 @@ const STAGED: u64 = 8 << 20;
 /// rotate their pairs.
 const TILE: u64 = 8 << 10;
 
+/// Maximum number of rows of a block: shared memory also holds the places of their angles.
+const MAX_ROWS: u64 = 1024;
+
 /// Instructions per pair of elements, and per 16 bytes moved: the first from machine code for sm_90 by NVRTC 13.0.
 const PER_PAIR: f64 = 35.0;
 const PER_PACK: f64 = 16.0;
 
-/// Returns the number of neighbouring pairs that a thread rotates at once: two of elements of up to 2 bytes. Since a row has an even number of
-/// elements, no two of them belong to different rows.
+/// Returns the number of neighbouring pairs that a thread rotates at once: two of elements of up to 2 bytes. A row has an
+/// even number of elements, so that the rows of a block hold whole words.
 fn near(y: &Tensor) -> u64 {
     if y.dtype.size() <= 2 { 2 } else { 1 }
 }
@@ -198,7 +201,7 @@ impl Staged {
         }
         // Number of rows that end at a multiple of 16 bytes.
         let least = 16 >> bytes.trailing_zeros().min(4);
-        let of_block = (TILE / bytes / least * least).max(least);
+        let of_block = ((TILE / bytes).min(MAX_ROWS) / least * least).max(least);
         if of_block * bytes > TILE {
             return None;
         }
@@ -320,6 +323,7 @@ const BODY: &str = r#"  typedef Pack<u32, 4> Words;
 
 #[cfg(test)]
 mod tests {
+    use super::super::occupancy::DEFAULT_SHARED;
     use super::*;
 
     #[test]
@@ -330,6 +334,21 @@ mod tests {
             Staged::of(&Spec::new(&Rope, Attrs::default(), vec![x, angles, angles], vec![x])).is_some()
         };
         assert_eq!([24, 32, 48, 64, 96].map(is_staged), [true, true, false, false, false]);
+    }
+
+    /// Two places of angles take 16 bytes of shared memory per row.
+    #[test]
+    fn rows_and_places_of_angles_fit_shared_memory() {
+        for (dtype, width) in [DType::E4M3, DType::F16, DType::F32, DType::F64]
+            .into_iter()
+            .flat_map(|dtype| (1..40).map(move |half| (dtype, 2 * half)))
+        {
+            let x = Tensor::packed(dtype, &[STAGED, width]);
+            let angles = [Tensor::packed(DType::F32, &[STAGED, width / 2]), Tensor::packed(DType::F32, &[1])];
+            let spec = Spec::new(&Rope, Attrs::default(), vec![x, angles[0], angles[1]], vec![x]);
+            let Some(staged) = Staged::of(&spec) else { continue };
+            assert!(staged.of_block * (width * dtype.size() + 16) <= DEFAULT_SHARED, "{dtype} {width}");
+        }
     }
 
     /// `x * cos + rotate_half(x) * sin`, with the angles of a pair given for both of its elements.

@@ -375,7 +375,18 @@ fn copies_reach_ranks_that_send_nothing() {
         let printed = sandbox.good(&run);
         assert!(printed.contains("verified against the CPU"), "{text}{printed}");
     }
-    sandbox.write("a.aorta", "buffer a: f32[2, 8]\nbuffer b: f32[8]\nstep { copy(b -> a[rank * 2] at 1 - rank) }\n");
-    let Output { code, stderr, .. } = sandbox.run(&["check", "a.aorta", "--ranks", "2"]);
-    assert!(code == Some(2) && stderr.contains("on rank 1 of 2"), "{stderr}");
+    let mistakes = [
+        ("copy(b -> c[rank * 2] at 1 - rank)", "on rank 1 of 2"),
+        ("copy(a -> b at 1 when rank == 5, foo: 3)", "aorta::model::unknown_option"),
+        ("gemm(a, a -> b at 1 when rank == 5)", "aorta::model::peer_operand"),
+        ("group { copy(a -> b at 1 when rank == 5) }", "aorta::model::in_group"),
+        ("copy(a -> c at 1 when rank == 5)", "aorta::ops::output"),
+        ("nop() copy(a -> b at 1 when rank == 5) map(b -> a)", "aorta::model::too_many_operations"),
+    ];
+    for (statement, expected) in mistakes {
+        sandbox.write("a.aorta", format!("buffer a, b: f32[8]\nbuffer c: f32[2, 8]\nstep {{ {statement} }}\n"));
+        let most = if statement.starts_with("nop") { "max_operations=1" } else { "max_operations=9" };
+        let Output { code, stderr, .. } = sandbox.run(&["check", "a.aorta", "--ranks", "2", "--config", most]);
+        assert!(code == Some(2) && stderr.contains(expected), "{statement}: {stderr}");
+    }
 }

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use cudarc::cublaslt::sys::{
     cublasComputeType_t as Compute, cublasLtMatmulDescAttributes_t as DescField,
     cublasLtMatmulPreferenceAttributes_t as PreferenceField, cublasLtMatrixLayoutAttribute_t as LayoutField,
-    cublasLtReductionScheme_t,
+    cublasLtReductionScheme_t as Scheme,
 };
 
 use crate::backend::gpu::blas::{self, Dialect, Names, Setting};
@@ -82,10 +82,15 @@ fn preferences(gemm: &Gemm, workspace: u64) -> Vec<Setting> {
     let mut all = vec![(Field::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace.to_le_bytes().to_vec())];
     // With split-k, several blocks each compute a partial sum. Keep the partial sums in the compute type: rounded to a
     // 16-bit result type, some products with one or two rows were wrong by 10 %.
-    if gemm.c.dtype.size() < 4 {
-        let scheme = cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
-        all.push((Field::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, scheme.to_le_bytes().to_vec()));
-    }
+    let schemes = match () {
+        () if loses_terms(gemm) => Some(Scheme::CUBLASLT_REDUCTION_SCHEME_NONE),
+        () if gemm.c.dtype.size() < 4 => Some(Scheme::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE),
+        () => None,
+    };
+    all.extend(
+        schemes
+            .map(|scheme| (Field::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, (scheme as u32).to_le_bytes().to_vec())),
+    );
     // The library is column-major, so A and B are swapped.
     let aligns = [
         (Field::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, gemm.b.align),
@@ -95,6 +100,13 @@ fn preferences(gemm: &Gemm, workspace: u64) -> Vec<Setting> {
     ];
     all.extend(aligns.map(|(field, align)| (field, u32::from(align).to_le_bytes().to_vec())));
     all.into_iter().map(|(field, value)| (field as c_int, value)).collect()
+}
+
+/// Whether split-k may leave out the last terms of a sum: it does so for some depths of 16-bit types that are not multiples of
+/// 8, with rows at multiples of 16 bytes. PyTorch's results on an H200 lack the same terms
+/// (docs/measurements/2026-11-28-lost-terms.md).
+fn loses_terms(gemm: &Gemm) -> bool {
+    gemm.a.dtype.size() == 2 && !gemm.k.is_multiple_of(8) && [&gemm.a, &gemm.b].iter().all(|matrix| matrix.align >= 16)
 }
 
 /// Opens the library, preferably of the driver's major version.

@@ -2,8 +2,8 @@
 
 use crate::base::Nanos;
 
-/// A candidate is timed again if its first time is below this multiple of the least. First times of one algorithm differed by 8 % on an
-/// H200 (docs/measurements/2026-11-28-blocks-that-exchange-sums.md).
+/// A candidate is timed again if its first time is below this multiple of the least. First times of an algorithm differed from its
+/// time in a graph of many by up to 8 % on an H200 (docs/measurements/2026-11-28-timed-tilings.md).
 pub const NEAR: f64 = 1.15;
 
 /// Maximum number of candidates that are timed again.

@@ -18,7 +18,7 @@ use super::runtime::Stream;
 use super::trial::{Trial, TrialResult, Way};
 
 impl StoredChoice {
-    /// Encodes a choice for the cache on disk. Work that a library computes has one way without the library.
+    /// Encodes a choice for the cache on disk. Attention has one way without the library; choices of convolutions are not stored.
     fn of_way(way: &Way<EngineNumber>, time: Nanos) -> StoredChoice {
         let place = match way {
             Way::Own(number) => *number,
@@ -134,7 +134,9 @@ impl<A: Api> Chooser<'_, A> {
         let mut classes: Vec<(Class, Vec<usize>)> = Vec::new();
         for (index, one) in all.iter().enumerate() {
             let class = (one.work.class(), one.uses.iter().map(|one| one.lane).collect());
-            match classes.iter_mut().find(|(known, _)| *known == class) {
+            // Sizes alone do not determine what kernels do: equal operations are one already.
+            let is_shared = !matches!(one.work, LibraryWork::Kernels(_));
+            match classes.iter_mut().find(|(known, _)| is_shared && *known == class) {
                 Some((_, members)) => members.push(index),
                 None => classes.push((class, vec![index])),
             }
@@ -190,6 +192,8 @@ impl<A: Api> Chooser<'_, A> {
             return Ok((Way::Own(0), format!("{of}: {OWN_KERNELS}, since there is no library of {them}")));
         }
         let library = library.unwrap_or_default();
+        // The times of kernels depend on their compiler.
+        let compiler = if by_library { None } else { Some(self.api.compiler()?) };
         let described = match work {
             LibraryWork::Convolution { .. } => None,
             LibraryWork::Attention(fused) => Some(format!("{fused:?}")),
@@ -199,8 +203,12 @@ impl<A: Api> Chooser<'_, A> {
             let lanes: Vec<u64> = uses.iter().map(|one| self.workspaces[one.lane as usize].1).collect();
             what += &format!(" {lanes:?}");
             let mut parts = vec![self.machine(), library];
-            for Kernel { source, grid, block, .. } in kernels {
+            parts.extend(compiler.as_deref());
+            for Kernel { source, grid, block, args, .. } in kernels {
                 what += &format!(" {grid:?} {block:?}");
+                if !by_library {
+                    what += &format!(" {args:?}");
+                }
                 parts.push(&source.text);
             }
             parts.push(&what);

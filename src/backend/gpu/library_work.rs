@@ -19,7 +19,7 @@ pub enum LibraryWork {
     Kernels(Arc<KernelWays>),
 }
 
-/// Such an operation of an image, with all uses that differ in the operands' addresses only.
+/// An operation of an image that can be computed in several ways, with all uses that differ in the operands' addresses only.
 #[derive(Debug)]
 pub struct LibraryOperation {
     pub work: LibraryWork,

@@ -29,8 +29,10 @@ const MAX_COPIES: f64 = 8.0;
 /// thousands of launches, whose capture takes minutes.
 const MAX_ISSUE: Duration = Duration::from_millis(2);
 
-/// Time of a graph for the second times, and its largest number of copies of the work.
+/// Time of a graph for the second times.
 const FINAL_TIME: Nanos = Nanos(1_000_000);
+
+/// Largest number of copies of the work in such a graph.
 const FINAL_COPIES: i64 = 20;
 
 impl<A: Api> Chooser<'_, A> {

@@ -66,7 +66,7 @@ impl Costs {
         queue as Time * change + (before - queue) as Time * same
     }
 
-    /// As [`Costs::root`], of the root that starts last: the last one of the last queue.
+    /// Time by which the last root of a graph starts later than the first: the last one of the last queue.
     pub fn last_root(&self, roots: u64) -> Time {
         let queue = roots.min(self.queues) - 1;
         self.root(queue + (roots - 1 - queue) / self.queues * self.queues, roots)

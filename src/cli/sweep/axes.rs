@@ -34,7 +34,9 @@ impl SweepOptions {
             _ => (option, given),
         };
         let values = split(text);
-        if let Some(listed) = listed_range(text) {
+        if option != "env"
+            && let Some(listed) = listed_range(text)
+        {
             let why = format!("`{text}` is a range, and an axis takes a list of values");
             return Err(InputError::Axes { why, help: format!("write each value: `{listed}`") });
         }

@@ -24,7 +24,9 @@ impl Checker<'_> {
             let help = "move the declaration above its first use".to_owned();
             return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into(), help };
         }
-        if let Some(&declared) = self.later_locals.get(&symbol).filter(|declared| declared.start > at.start) {
+        let is_signature = matches!(self.place, NameRole::ArgumentType | NameRole::ArgumentSize);
+        let local = self.later_locals.get(&symbol).filter(|declared| declared.start > at.start && !is_signature);
+        if let Some(&declared) = local {
             let help = "move the declaration above its first use".to_owned();
             return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into(), help };
         }
@@ -35,7 +37,10 @@ impl Checker<'_> {
                         "an operation waits only for operations above it: move `{name}` up, or write `after prev({name})` \
                          to wait for the one of the iteration before"
                     ),
-                    _ => format!("an operation reads only results of operations above it: move `{name}` up"),
+                    NameRole::Operand | NameRole::Differentiated => {
+                        format!("an operation reads only results of operations above it: move `{name}` up")
+                    }
+                    _ => format!("`{name}` is a label: a label names an operation, and is no value"),
                 };
                 return ModelError::DeclaredBelow { name, at: at.into(), declared: label.into(), help };
             }

@@ -230,7 +230,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
   for (u32 stage = 0; head < GROUP; stage = 1 - stage) {
     const u64 of_other1 = behind(described<BN>(tiles), stage * STAGE), of_other2 = behind(of_other1, PARTS * BN * 64);
     if (KEYS && threadIdx.x < BN) {
-      // This multiplication waits for the load of a tile ago. Behind the load, it would delay the products of the tile.
+      // The load of the previous tile has arrived here. Right behind a load, the multiplication would delay the products of the tile.
       logs[stage * BN + threadIdx.x] = next_log * LOG2_E;
       deltas[stage * BN + threadIdx.x] = next_delta;
     }

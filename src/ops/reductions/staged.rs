@@ -60,7 +60,7 @@ impl StagedRows {
         let (size, align) = (tensor.dtype.size(), u64::from(tensor.align));
         let is_flat = *reduced.strides[input + 1] == [1] && *kept.strides[input + 1] == [terms] && align >= PACK_BYTES;
         let is_alone = (0..spec.inputs.len()).all(|other| other == input || *reduced.strides[other + 1] == [0]);
-        let is_short = terms * size <= MAX_BYTES && pack * size < PACK_BYTES;
+        let is_short = terms * size <= MAX_BYTES && !(terms * size).is_multiple_of(PACK_BYTES);
         if !is_flat || !is_alone || !is_short || rows < UNITS * UNIT_THREADS {
             return None;
         }
@@ -183,5 +183,6 @@ mod tests {
         assert_eq!(of(16), None);
         assert_eq!(of(129), None);
         assert!(staged(DType::BF16, 30_000, 7).is_none());
+        assert!(staged(DType::E4M3, 300_000, 128).is_none());
     }
 }

@@ -41,10 +41,12 @@ pub fn diff(a: &PlanDocument, b: &PlanDocument) -> Option<String> {
 
 /// Differences between the plans as a whole.
 fn figures(a: &PlanDocument, b: &PlanDocument, text: &mut String) {
+    let both_have_ranks = a.ranks.is_some() && b.ranks.is_some();
     let figures = |document: &PlanDocument| {
         let memory = document.memory;
         [
-            ("ranks", document.ranks.map_or_else(|| "not recorded".to_owned(), |ranks| ranks.to_string())),
+            // Plans of earlier versions do not have it.
+            ("ranks", document.ranks.filter(|_| both_have_ranks).map_or_else(String::new, |ranks| ranks.to_string())),
             ("modelled on", document.modelled_on.clone()),
             ("slots", document.iterations.len().to_string()),
             ("iterations follow each other by", document.sync.clone()),
@@ -164,7 +166,9 @@ fn both(a: &KeyedDocument, b: &KeyedDocument, before: &PlannedOperation, after: 
     {
         let _ = writeln!(lines, "- {}\n+ {}", described(before), described(after));
     }
-    if differ(before.computes.as_ref(), after.computes.as_ref()) {
+    // Plans without the number of ranks are of earlier versions, which hashed it.
+    let is_comparable = a.document.ranks.is_some() == b.document.ranks.is_some();
+    if is_comparable && differ(before.computes.as_ref(), after.computes.as_ref()) {
         let (heading, from, to) = (heading(before, after), &before.place, &after.place);
         let _ = writeln!(lines, "~ {heading} has other options or another expression: {from} -> {to}");
     }

@@ -301,6 +301,7 @@ impl<'a> Builder<'a> {
                         at: name.span().into(),
                         help: Some(unit_help(&digits_text, text)),
                     });
+                    self.has_placeholder = true;
                     return (!is_last).then(|| MeasuredExpr::leaf(span, ExprKind::Int(0)));
                 };
                 Some(unit)

@@ -159,6 +159,8 @@ struct Builder<'a> {
     lost_block: bool,
     /// Depth of recursion of `sized`; one level of brackets needs several.
     level: usize,
+    /// True if the piece that is parsed has a placeholder for an expression with an error.
+    has_placeholder: bool,
     /// Trees of pieces that need not be parsed again.
     old: OldTrees,
     /// Number of pieces that were parsed.
@@ -169,7 +171,20 @@ impl<'a> Builder<'a> {
     fn new(text: &'a str, base: u32, names: Interner) -> Self {
         let (errors, unread, broken, unparsed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let old = OldTrees::default();
-        Builder { text, base, names, errors, unread, broken, unparsed, lost_block: false, level: 0, old, parsed: 0 }
+        Builder {
+            text,
+            base,
+            names,
+            errors,
+            unread,
+            broken,
+            unparsed,
+            lost_block: false,
+            level: 0,
+            has_placeholder: false,
+            old,
+            parsed: 0,
+        }
     }
 
     fn slice(&self, span: SrcSpan) -> &'a str {
@@ -177,10 +192,10 @@ impl<'a> Builder<'a> {
         &self.text[start..start + span.len as usize]
     }
 
-    /// Returns `head`; `None` if the last error lies in it. Records a head at `span` that could not be parsed.
+    /// Returns `head`; `None` if it contains a placeholder. Records a head at `span` that could not be parsed.
     fn read<T>(&mut self, head: Option<T>, span: SrcSpan) -> Option<T> {
-        let is_inside = |error: &SyntaxError| (span.start as usize..span.end() as usize).contains(&error.offset());
-        let head = head.filter(|_| !self.errors.last().is_some_and(is_inside));
+        let has_placeholder = std::mem::take(&mut self.has_placeholder);
+        let head = head.filter(|_| !has_placeholder);
         if head.is_none() {
             self.unread.push(span.start);
         }

@@ -158,12 +158,16 @@ impl Unclosed {
 }
 
 /// Ranges from the quote that opens a text over several lines to the one that closes it. A line cannot hold such a text, so that
-/// both quotes are reported as unterminated; only punctuation follows the second.
+/// both quotes are reported as unterminated; only punctuation follows the second, and no declaration begins between them.
 fn several_lines(text: &str, texts: &[Unclosed]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut texts = texts.iter().peekable();
     while let Some(first) = texts.next() {
-        let closes = |next: &&Unclosed| line(text, next.start + 1).chars().all(|c| ", )]};".contains(c));
+        let closes = |next: &&Unclosed| {
+            let declares = |line: &str| DECLARATIONS.iter().any(|word| line.split(' ').next() == Some(word));
+            line(text, next.start + 1).chars().all(|c| ", )]};".contains(c))
+                && !text[first.start..next.start].lines().skip(1).any(declares)
+        };
         if let Some(last) = texts.next_if(|next| closes(next)) {
             found.push(first.start..last.start);
         }
