@@ -210,8 +210,8 @@ fn all_ranks(
         programs.push(model::try_analyze(ast, &settings)?.map_err(|errors| reporting.on_rank(errors, rank))?);
     }
     // Copies meet in the same slot of the cycle, so all ranks need a cycle of the same length.
-    let slots = model::slots(programs.iter());
     if programs.iter().any(copies_to_others) {
+        let slots = model::common_cycle(&programs).map_err(|errors| reporting.all(errors))?;
         settings.cycle_multiple = slots as u64;
         for (rank, program) in (0..).zip(&mut programs).filter(|(_, program)| program.cycle.len() != slots) {
             settings.rank = rank;

@@ -125,8 +125,8 @@ impl std::fmt::Display for Fault {
 /// An open device with one rank's image. Operations, events, stamps and lanes are identified by their numbers in the
 /// image.
 ///
-/// A stamp is an event with a timestamp. The methods above the line "Not used while iterations are measured" make up a measured iteration: on a GPU they do
-/// not allocate, lock, or look up anything by name.
+/// A stamp is an event with a timestamp. The methods above the line "Not used while iterations are measured" make up a
+/// measured iteration: on a GPU they do not allocate, lock, or look up anything by name.
 ///
 /// A driver may be moved to another thread, which then calls [`Driver::enter`].
 pub trait Driver: Send {

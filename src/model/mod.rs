@@ -94,7 +94,7 @@ pub use host_streams::DataFiles;
 pub use index::Index;
 pub use lint::{ModelWarning, lint};
 pub use mistakes::Mistake;
-pub use peers::link;
+pub use peers::{common_cycle, link};
 pub use program::*;
 pub use rewrite::{Replacement, Rewritten};
 pub use sets::{OpSet, SetPart};

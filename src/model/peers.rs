@@ -4,18 +4,19 @@
 //! order. A rank's own program determines only where it sends. [`link`] adds the data that other ranks write to its
 //! memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::base::{MemoryId, OnceBlock, OpId, Space, SpecId, SrcSpan, ViewId};
+use crate::base::{MemoryId, OnceBlock, OpId, Space, SpecId, SrcSpan, ViewId, lcm};
 use crate::ops::{self, OpError, Operation, PeerCopy, Tensor};
 use crate::syntax::ast::{AtClause, Call};
 
 use super::analyzer::Analyzer;
 use super::call::Inputs;
 use super::error::{ModelError, PeerError};
+use super::limits::CYCLE;
 use super::program::{Memory, MemoryKind, OpKind, Program};
 
 /// Maximum number of errors reported for all ranks.
@@ -98,6 +99,29 @@ struct SiteCopy {
 
 /// Identifies a copy on all ranks: the slot, the statement, and how often it was executed before.
 type CopySite = (usize, u32, u32);
+
+/// Number of iterations after which the programs of all ranks repeat. The error is for programs with copies to other ranks
+/// that have no such number up to the longest cycle.
+pub fn common_cycle(programs: &[Program]) -> Result<usize, Vec<ModelError>> {
+    let cycles = || programs.iter().map(|program| program.cycle.len().max(1));
+    let common = cycles().try_fold(1, |all, cycle| lcm(all, cycle as u64)).filter(|all| *all <= CYCLE);
+    common.map(|all| all as usize).ok_or_else(|| {
+        let steps = programs.iter().flat_map(|program| &program.cycle);
+        let copy = steps.filter_map(|step| step.peers().first().map(|peer| step.op(peer.op).span)).next();
+        let lengths: BTreeSet<usize> = cycles().collect();
+        let lengths: Vec<String> = lengths.iter().map(usize::to_string).collect();
+        vec![ModelError::BadSize {
+            what: format!(
+                "the number of iterations after which ranks with cycles of {} iterations repeat together",
+                lengths.join(", ")
+            ),
+            value: format!("more than {CYCLE}"),
+            at: copy.unwrap_or_default().into(),
+            help: "copies to other ranks need it: take remainders of `iteration` by smaller numbers, or by numbers with \
+                   common factors",
+        }]
+    })
+}
 
 /// Adds to each rank's program the writes of other ranks' copies to its memory. `programs` are in rank order. Without
 /// this, a program's copies receive nothing.

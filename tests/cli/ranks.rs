@@ -375,6 +375,11 @@ fn copies_reach_ranks_that_send_nothing() {
         let printed = sandbox.good(&run);
         assert!(printed.contains("verified against the CPU"), "{text}{printed}");
     }
+    let text = "buffer a, b: f32[8]\nstep {\n  copy(a -> b at 1 when rank == 0 and iteration % 64 == 1)\n  \
+                if rank == 1 { g[iteration % 63]: nop() }\n  if rank == 2 { f[iteration % 61]: nop() }\n}\n";
+    sandbox.write("a.aorta", text);
+    let Output { code, stderr, .. } = sandbox.run(&["check", "a.aorta", "--ranks", "3"]);
+    assert!(code == Some(2) && stderr.contains("ranks with cycles of 61, 63, 64 iterations"), "{stderr}");
     let mistakes = [
         ("copy(b -> c[rank * 2] at 1 - rank)", "on rank 1 of 2"),
         ("copy(a -> b at 1 when rank == 5, foo: 3)", "aorta::model::unknown_option"),

@@ -90,6 +90,7 @@ impl Backend for Sim {
         Ok(driver::open(&self.profile, &images, &notes, self.each))
     }
 }
+
 /// Notes on the streams of a rank that get another number of compute units than they request.
 fn other_units(image: &Image, profile: &Profile) -> Vec<String> {
     let (all, chips) = (profile.units.value() as u32, profile.chips.value() as u32);
