@@ -93,7 +93,7 @@ pub(super) struct Analyzer<'a> {
     pub metrics: FxHashMap<Symbol, usize>,
     /// Families of metrics declared so far: for each member, the text of its value and its index.
     pub metric_families: FxHashMap<Symbol, Vec<(String, usize)>>,
-    /// All labels, and all phases.
+    /// Labels, and phases, that a figure can select, by name.
     pub sets: (DeclaredSets, DeclaredSets),
     /// Number of list members evaluated so far.
     pub members: usize,

@@ -104,9 +104,10 @@ impl<A: Api> Chooser<'_, A> {
         }
     }
 
-    /// Destroys a graph that no longer runs.
+    /// Destroys a graph that is not launched again.
     fn destroy(&self, graph: Graph) {
-        // SAFETY: the device has executed all runs of the graph.
+        // SAFETY: the device has executed all runs of the graph, unless a call failed after a launch. CUDA then frees the graph
+        // once its run ends.
         unsafe { self.api.destroy_graph(graph) };
     }
 
