@@ -56,7 +56,7 @@ impl Ranges {
 
     /// Opens a range.
     pub fn enter(&self, name: &CString) {
-        // SAFETY: the text is whole, and the function takes one.
+        // SAFETY: the text is valid for the call and ends with a NUL.
         unsafe { (self.push)(name.as_ptr()) };
     }
 
@@ -78,11 +78,13 @@ fn roctx(paths: &SearchPaths) -> Option<(Push, Pop)> {
 /// Functions that a profiler's library stores in the slots; `None` if the library cannot be loaded or stores none.
 fn nvtx(injection: &Path) -> Option<(Push, Pop)> {
     let opened: Opened = SearchPaths::default().open(&[injection.to_str()?.to_owned()]).ok()?;
-    // SAFETY: that is the type by which every such library has it.
+    // SAFETY: every library for NVTX exports the function with this type.
     let initialize: Initialize = unsafe { opened.find("InitializeInjectionNvtx2") }?;
     attach(initialize)
 }
 
+/// Passes the table of slots to a profiler's library, and returns the functions that it stores for ranges; `None` if it
+/// fails or stores none.
 fn attach(initialize: Initialize) -> Option<(Push, Pop)> {
     // SAFETY: the table that is handed over lives as long as the program.
     if unsafe { initialize(export_table) } == 0 {

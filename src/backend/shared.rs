@@ -124,14 +124,15 @@ fn is_own(found: &Metadata) -> bool {
 fn map(file: &File, bytes: usize) -> io::Result<u64> {
     use rustix::mm::{MapFlags, ProtFlags, mmap};
     let how = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: the system chooses a place that nothing else has; nobody shortens the file.
+    // SAFETY: the system chooses a free range of addresses, and no process shortens the file.
     let address = unsafe { mmap(std::ptr::null_mut(), bytes, how, MapFlags::SHARED, file, 0)? };
     Ok(address as u64)
 }
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // SAFETY: it was mapped by `map` with that many bytes, and who has this says that nothing uses it any more.
+        // SAFETY: the memory was mapped by `map` with this size, and the owner guarantees that nothing uses it any
+        // more.
         let _ = unsafe { rustix::mm::munmap(self.address as *mut std::ffi::c_void, self.bytes) };
     }
 }

@@ -231,7 +231,7 @@ fn of_another_command(name: &str) -> Option<String> {
     (!names.is_empty()).then(|| format!("`--{name}` is an option of {}", suggest::listed(&names)))
 }
 
-/// The tip for a negative number behind an option, such as `--streams -1`.
+/// The tip for a negative number after an option, such as `--streams -1`.
 fn negative(number: &str, words: &[String]) -> Option<String> {
     let at = words.iter().position(|word| word == number)?;
     let option = words.get(at.checked_sub(1)?).filter(|word| word.starts_with("--"))?;

@@ -7,7 +7,8 @@ use std::path::Path;
 use crate::backend::user_id;
 
 /// True if a link may be followed to a file that is written. In a folder that everybody can write to, such as `/tmp`,
-/// only links of the user and of the folder's owner may: another user's link would choose which file is replaced.
+/// only links of the user and of the folder's owner may be followed: another user's link would choose which file is
+/// replaced.
 pub fn may_follow(link: &Path, folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     const STICKY_AND_OPEN: u32 = 0o1002;

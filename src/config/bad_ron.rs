@@ -11,9 +11,9 @@ use super::error::ConfigError;
 use super::scenario::{FIELDS, Field, OPTIONS_WITHOUT_FIELD};
 use super::settings::SETTINGS;
 
-/// The error of a RON text, and the label of its place. `field` is the field whose value is read; `shown` is the text at
-/// the place, and true if it is a value of which only the first part could be read. `help` is used if no correction is
-/// known.
+/// Returns the message for an error in a RON text, and the label for its location. `field` is the field whose value is
+/// read; `None` outside of fields. `shown` is the text at the location; `is_cut` is true if it is a value of which only
+/// the first part could be read. `help` is used if no correction is known.
 pub(super) fn bad_ron(
     error: &Error,
     field: Option<&str>,
@@ -78,14 +78,14 @@ fn unknown_field(found: &str, expected: &[&str], help: &str) -> String {
 /// Number of fields that the help for an unknown one lists.
 const SIMILAR: usize = 3;
 
-/// Byte offset of a position; the end of the text for one behind it.
+/// Byte offset of a position; the end of the text for a position after it.
 pub(super) fn offset(text: &str, position: Position) -> usize {
     let line: usize = text.split_inclusive('\n').take(position.line - 1).map(str::len).sum();
     text[line..].char_indices().nth(position.col - 1).map_or(text.len(), |(at, _)| line + at)
 }
 
-/// The word, number, quoted text or sign at or around an offset. RON reports an error in a quoted text behind the
-/// quote, and an error in a value before the preceding space.
+/// The word, number, quoted text or sign at or around an offset. RON reports an error in a quoted text at the offset
+/// after the quote, and an error in a value before the preceding space.
 pub(super) fn token(text: &str, at: usize) -> Range<usize> {
     let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
     let is_quoted = text[line..at].matches('"').count() % 2 == 1;
@@ -111,7 +111,8 @@ const SPAN: &str = "Span";
 /// Fields of a scenario whose lists are axes.
 const WITH_LISTS: [&str; 8] = ["preset", "streams", "ranks", "launch", "sync", "cache", "gate", "data"];
 
-/// The correction of a value in other brackets than its type has, or without any. `None` if the value is not whole.
+/// Returns the correction of a value that has the wrong brackets for its type, or none. `None` if the value is not
+/// whole.
 fn rebracketed(error: &Error, field: &str, value: &str) -> Option<String> {
     let open = value.chars().next()?;
     let is_group = "([{".contains(open);

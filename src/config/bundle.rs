@@ -15,8 +15,8 @@
 //! ```
 //!
 //! The lines of a part begin with `|`, so that an edit cannot end it. A part that does not end in a line feed has `\`
-//! behind its last line. A part that is no text has its bytes in hexadecimal digits. `hash` covers the lines above it and the
-//! names and hashes of all parts; bundles of older versions lack it.
+//! behind its last line. The bytes of a part that is not text are written in hexadecimal digits. `hash` covers the
+//! lines above it and the names and hashes of all parts; bundles of older versions lack it.
 
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ struct FormattedItem<'a> {
     /// True if an empty line is before it.
     apart: bool,
     pieces: Vec<Piece<'a>>,
-    /// Comments behind the item on the same line.
+    /// Comments after the item on the same line.
     trailing: Vec<&'a str>,
 }
 
@@ -69,7 +69,7 @@ fn items<'a>(tokens: &[TokenAfterLines<'a>], at: &mut usize, depth: usize) -> Op
         return None;
     }
     let mut items: Vec<FormattedItem> = Vec::new();
-    // True behind a comma and at the start: the next value is a new item.
+    // True after a comma and at the start: the next value is a new item.
     let mut fresh = true;
     while let Some(&(token, lines)) = tokens.get(*at) {
         let item = |piece| FormattedItem { apart: lines > 1, pieces: vec![piece], trailing: Vec::new() };

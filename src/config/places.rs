@@ -13,7 +13,7 @@ pub(super) struct PlacedValue {
     pub name: Range<usize>,
     /// Bytes of the value; empty if it is absent.
     pub value: Range<usize>,
-    /// Offset behind the comma that ends the entry; `None` if none does.
+    /// Offset after the comma that ends the entry; `None` if no comma does.
     comma: Option<usize>,
     /// True if the entry's value consists of words, numbers and signs alone, such as `4 * 1024`.
     pub is_plain: bool,
@@ -23,7 +23,7 @@ pub(super) struct PlacedValue {
 }
 
 impl PlacedValue {
-    /// Bytes of the name, the value and the comma behind it.
+    /// Byte range of the name, the value and the comma after it.
     pub fn whole(&self) -> Range<usize> {
         self.name.start..self.comma.unwrap_or(self.value.end)
     }

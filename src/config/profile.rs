@@ -118,7 +118,7 @@ pub struct Profile {
     /// directions; none by default.
     #[serde(default = "SourcedFigure::none")]
     pub gap_engine: SourcedFigure,
-    /// Time from a stamp to the start of the operation behind it, besides `gap_same` or `gap_event`; none by default.
+    /// Time from a stamp to the start of the operation after it, besides `gap_same` or `gap_event`; none by default.
     #[serde(default = "SourcedFigure::none")]
     pub gap_stamp: SourcedFigure,
     /// Time from the end of a launching call on the host to the earliest start on the device.

@@ -209,7 +209,7 @@ impl<'a> Walker<'a> {
         self.mistakes.push(PunctuationMistake { lost: Some(text.to_owned()), ..slip.fixed(name.start..end, &by) });
     }
 
-    /// Reports that a comma is missing behind the last value.
+    /// Reports that a comma is missing after the last value.
     fn missing_comma(&mut self, next: usize) {
         let item = std::mem::take(self.item());
         let Some(last) = item.last else { return };

@@ -83,8 +83,8 @@ fn prefixed(unit: &str) -> (f64, &str) {
     split.unwrap_or((1.0, unit))
 }
 
-/// True if a unit that a metric defines can be written behind a number. `1/s`, and units that are taken for misspelt ones of
-/// the language, cannot.
+/// True if a unit that a metric defines can be written after a number. `1/s` cannot, and neither can units that the
+/// parser takes for misspelt units of the language.
 fn is_written(unit: &str) -> bool {
     Quantity::parse(&format!("1 {unit}")).is_ok_and(|one| one.counted.as_deref() == Some(unit))
 }
@@ -159,8 +159,9 @@ impl QuantityRange {
         self.from.as_ref().is_none_or(|from| value >= from.si()) && self.to.as_ref().is_none_or(|to| value <= to.si())
     }
 
-    /// True if the range has the dimension of `unit`. A unit that a metric defines has the same name. Plain numbers fit a
-    /// figure without a unit, and one whose unit cannot be written behind a number. Shares in `%` fit a plain figure too.
+    /// True if the range has the dimension of `unit`. A unit that a metric defines has the same name. Plain numbers fit
+    /// a figure without a unit, and one whose unit cannot be written after a number. Shares in `%` fit a plain figure
+    /// too.
     pub fn fits(&self, unit: &str) -> bool {
         match self.unit() {
             Some(counted) => return counted == unit || (counted == PERCENT && unit.is_empty()),

@@ -59,7 +59,7 @@ pub(super) fn read<T: DeserializeOwned>(file: &str, text: &str, help: &str) -> (
             _ => false,
         };
         if !is_consequence {
-            // A missing field is found behind the last one.
+            // RON reports a missing field after the last field.
             let is_missing = matches!(error.code, Error::MissingStructField { .. });
             let named = path.iter().rev().find(|entry| entry.key.is_some() && !is_missing);
             let field = named.map(|entry| &rest[entry.name.clone()]);

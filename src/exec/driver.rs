@@ -43,13 +43,13 @@ pub struct DeviceInfo {
     pub simulated: bool,
     /// Number of the device in the vendor's order; `None` if it is simulated or the CPU.
     pub index: Option<u32>,
-    /// Number of compute units, for the CPU of its processors; `None` if unknown.
+    /// Number of compute units; for the CPU, number of its processors. `None` if unknown.
     pub units: Option<u32>,
     /// Bytes of the device's own memory; `None` if it shares the host's.
     pub memory_bytes: Option<u64>,
     /// Bytes that the host can still allocate; `None` if the backend uses no host memory.
     pub host_memory_bytes: Option<u64>,
-    /// Names with versions or values, of the driver, compiler, libraries and clocks.
+    /// Versions of the driver, the compiler and the libraries, and clock rates, each with its name.
     pub facts: Vec<(String, String)>,
 }
 
@@ -133,6 +133,7 @@ pub trait Driver: Send {
     /// Launches an operation on its lane.
     fn launch(&mut self, op: u32) -> Result<(), Box<Fault>>;
 
+    /// Records an event on a lane, after its earlier work.
     fn record(&mut self, event: u32, lane: u32) -> Result<(), Box<Fault>>;
 
     /// Makes a lane wait for the latest recording of an event. Does nothing if the event was never recorded.
@@ -144,6 +145,7 @@ pub trait Driver: Send {
     /// Makes a lane wait for the latest recording of a stamp.
     fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Result<(), Box<Fault>>;
 
+    /// Launches a captured graph on a lane.
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>>;
 
     /// Whether a stamp has been reached, so that its time is known. Does not block.
@@ -241,8 +243,8 @@ pub trait Driver: Send {
         Vec::new()
     }
 
-    /// Whether the vendor has a library that records when operations run. Otherwise only stamps can time operations, or
-    /// they are exact.
+    /// Whether the vendor has a library that records when operations run. Otherwise stamps time operations, which the
+    /// simulator does exactly.
     fn has_recorder(&self) -> bool {
         false
     }

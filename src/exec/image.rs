@@ -141,6 +141,7 @@ pub enum ImageCommand {
     Wait {
         lane: u32,
         event: u32,
+        /// True if the event was recorded in an earlier iteration.
         across: bool,
     },
     /// The host waits until everything that it has issued is complete.
@@ -155,7 +156,9 @@ pub struct StepCommands {
     pub commands: Vec<ImageCommand>,
     /// The operation of each launch, in the order of issue.
     pub ops: Vec<OpId>,
+    /// Lanes with work in this iteration.
     pub used: Vec<u32>,
+    /// Lanes whose last operation no other lane waits for. When all of them are done, so is the iteration.
     pub leaves: Vec<u32>,
 }
 
@@ -335,6 +338,7 @@ impl Comms {
     }
 }
 
+/// Initial contents of the memory of a rank's program, by address.
 fn fills(rank: &RankSchedule) -> Vec<Fill> {
     let (program, schedule) = (rank.program, rank.schedule);
     (0..program.memories.len())

@@ -39,8 +39,8 @@ pub fn unit_reports(
     Ok(counted.into_iter().flatten().next().unwrap_or_default())
 }
 
-/// Makes the kernels of an operation report to counters behind the device memory of an image. Returns their address; `None` if
-/// the operation has no generated kernel.
+/// Makes the kernels of an operation report to counters after the end of an image's device memory. Returns their
+/// address; `None` if the operation has no generated kernel.
 fn add_report(image: &mut Image, step: &StepCommands, chosen: OpId) -> Option<Address> {
     let (StepLaunch { op: number, .. }, _) = step.launches().zip(&step.ops).find(|(_, op)| **op == chosen)?;
     let op = image.ops[number as usize];

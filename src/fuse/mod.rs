@@ -40,7 +40,7 @@ pub struct FusedOperation {
     pub operation: &'static str,
     /// The operations that the merged one replaces.
     pub members: Vec<FusionMember>,
-    /// Bytes that an iteration no longer moves, for each of `count`.
+    /// Bytes that an iteration no longer moves, for one of the `count` fused operations.
     pub bytes_saved: u64,
     /// Number of equal fused operations: this one, and those of other iterations of a loop or other slots.
     pub count: usize,

@@ -55,7 +55,7 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
         totals: Some(totals(subject, &observed)),
         lanes_busy_ns: lanes(&observed),
         beside_waiting: beside::waiting(subject),
-        // Other iterations work beside the end of an overlapping one.
+        // While an overlapping iteration ends, later ones already run, so that it has no tail.
         tail_ns: subject.earlier.is_empty().then(|| tail(iteration.trace)),
         peak: peak(subject),
         phases: phases(subject, &links),
@@ -108,6 +108,7 @@ fn phases(subject: &Subject, links: &[ChainLink]) -> Vec<PhaseRecord> {
     if phases.iter().any(|phase| phase.phase.is_some()) { phases } else { Vec::new() }
 }
 
+/// Record of the operations that the iteration waited for, and of the time between them.
 fn path(subject: &Subject, observed: &ObservedOperations) -> PathRecord {
     let path = subject.plan.steps[subject.step].critical_path(&observed.durations());
     let on_path = |span: &&Span| path.ops.contains(&span.op);
@@ -120,6 +121,7 @@ fn path(subject: &Subject, observed: &ObservedOperations) -> PathRecord {
     }
 }
 
+/// Time of an iteration by category of operations, as a whole and on the chain.
 fn categories(subject: &Subject, observed: &ObservedOperations, links: &[ChainLink]) -> Vec<CategoryRecord> {
     let mut chain: BTreeMap<Category, (Nanos, Option<Nanos>)> = BTreeMap::new();
     for link in links {
@@ -183,6 +185,7 @@ fn bounds(subject: &Subject, links: &[ChainLink]) -> Vec<BoundRecord> {
     sums.into_iter().map(record).collect()
 }
 
+/// Totals of an observed iteration over all of its operations.
 fn totals(subject: &Subject, observed: &ObservedOperations) -> TotalsRecord {
     let meets = |span: &&Span| observed.iteration.wait(span.op).is_some();
     let between = ObservedOperations { spans: observed.spans.iter().filter(meets).copied().collect(), ..*observed };

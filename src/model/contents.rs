@@ -1,4 +1,5 @@
-//! Contents of small tensors of whole numbers, as far as the text determines them: lengths of sequences, and ends of groups.
+//! Computes the contents of small integer tensors that the text determines, such as lengths of sequences and ends of
+//! groups.
 
 use std::sync::Arc;
 
@@ -117,7 +118,7 @@ impl Contents {
         Some(results)
     }
 
-    /// Keeps what two states have in common.
+    /// Returns the contents that two states have in common. Elements that differ are unknown.
     fn joined(&self, other: &Contents, program: &Program) -> Contents {
         let common = |memory| {
             let (own, others) = (self.memory(memory, program)?, other.memory(memory, program)?);

@@ -558,7 +558,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// The error for a wrong number of arguments or outputs, of which `given` are there.
+    /// Returns the error for a call with a wrong number of arguments or outputs, `given`.
     pub(super) fn argument_count(
         function: impl Into<String>,
         expected: impl Into<String>,

@@ -113,7 +113,7 @@ pub(super) struct BlockDependencies {
 pub(super) struct PreviousDependency {
     pub step: usize,
     pub name: Symbol,
-    /// The numbers in brackets behind the name; `None` without brackets.
+    /// The numbers in brackets after the name; `None` without brackets.
     pub index: Option<Index>,
     pub span: SrcSpan,
 }

@@ -1,6 +1,7 @@
 //! Fixed limits of a program, so that no file exhausts memory or the stack.
 //!
-//! Other limits are settings: see [`AnalysisOptions`](super::AnalysisOptions) and [`Limits`](crate::syntax::SyntaxLimits).
+//! Other limits are settings: see [`AnalysisOptions`](super::AnalysisOptions) and
+//! [`SyntaxLimits`](crate::syntax::SyntaxLimits).
 
 /// Maximum number of streams of a program.
 pub const STREAMS: u64 = 4096;
@@ -11,7 +12,8 @@ pub const BUFFERS: u64 = 1 << 24;
 /// Maximum nesting of calls of definitions.
 pub const CALLS: usize = 32;
 
-/// Loop turns allowed for each allowed operation; a call counts as much as an operation.
+/// Maximum number of loop iterations in a program, as a multiple of its maximum number of operations. A call of a
+/// definition counts as this many iterations.
 pub const TURNS_PER_OPERATION: usize = 4;
 
 /// Longest cycle, in iterations.
@@ -35,5 +37,5 @@ pub const INPUTS: usize = 16;
 /// Maximum number of threads of a block of a declared kernel, with CUDA and HIP.
 pub const BLOCK_THREADS: u32 = 1024;
 
-/// Maximum dynamic shared memory in bytes of such a block, on any device.
+/// Maximum dynamic shared memory of a block of a declared kernel, in bytes, on any device.
 pub const MAX_SHARED_MEMORY: u32 = 1 << 20;

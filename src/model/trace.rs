@@ -61,8 +61,8 @@ pub fn column(text: &str, name: &str) -> Result<Arc<[i64]>, TraceFault> {
     if values.is_empty() { Err(TraceFault::Empty) } else { Ok(values) }
 }
 
-/// The rows of a CSV text with the number of the line on which each begins. A cell in quotes may hold commas and line feeds,
-/// and a quote as two.
+/// Returns the rows of a CSV text, each with the number of the line on which it begins, counted from 1. A quoted cell
+/// may contain commas and line feeds; two quotes in it stand for one.
 fn rows(text: &str) -> impl Iterator<Item = (usize, Vec<String>)> {
     let (mut rest, mut line) = (text, 1);
     std::iter::from_fn(move || {

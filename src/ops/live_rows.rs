@@ -24,7 +24,7 @@ pub enum RowFact {
     Ends(LiveRows),
 }
 
-/// Numbers of rows that follow for an operation from those of its inputs.
+/// Numbers of rows with data of an operation, derived from those of its inputs.
 #[derive(Clone, Debug, Default)]
 pub struct LiveOperation {
     /// Rows that the operation works on; `None` if the shapes of its operands determine them.

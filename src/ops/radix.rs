@@ -147,7 +147,7 @@ impl Radix {
         bytes(index_type(self.length))
     }
 
-    /// Offset in bytes of the counts in the workspace, behind the number of positions, the keys and the positions.
+    /// Offset in bytes of the counts in the workspace, after the number of positions, the keys and the positions.
     fn halves(&self) -> u64 {
         (16 + 2 * self.lists * self.length * (self.key + self.place())).next_multiple_of(16)
     }

@@ -30,8 +30,8 @@ const MIN_OF_CHUNK: u64 = 8;
 /// Threads per row if registers cannot hold the row, which is then read in pieces.
 const PIECE_THREADS: u64 = 512;
 
-/// Minimum length in elements of rows that are read in shifted packs, which may begin before a row and end behind it,
-/// if no pack divides the rows. Partial packs at both ends of a row take many instructions.
+/// Minimum length in elements of rows that are read in shifted packs, which may begin before a row and end after it, if
+/// no pack divides the rows. Partial packs at both ends of a row take many instructions.
 const MIN_SHIFTED: u64 = 512;
 /// Size in bytes of shifted packs: of rows that are read once, and of rows that are read in pieces. Partial packs of 16
 /// bytes take twice the instructions of 8; in pieces, most packs are whole.

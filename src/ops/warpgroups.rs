@@ -11,7 +11,7 @@ use crate::base::DType;
 /// - `Columns<ROWS>`: consecutive tiles of 64 columns.
 /// - `described<ROWS>`: the matrix descriptor of a factor: its address, the 128-byte swizzle, groups of eight rows, and
 ///   a stride of `ROWS` rows to the next 64 columns.
-/// - `behind`: the descriptor of the factor that begins this number of elements behind another, a multiple of eight.
+/// - `behind`: the descriptor of the factor that begins this number of elements after another, a multiple of eight.
 /// - `written_before`: makes writes of threads to shared memory visible to these products.
 /// - `multiply_begin`: comes before the products of a group.
 /// - `multiply_end`: ends a group of products.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::clock::VectorClock;
 
-/// A position in a queue: behind its `number`-th operation, counted from 1.
+/// A position in a queue: after its `number`-th operation, counted from 1.
 ///
 /// If `mark` is not 0, nothing runs at this position, such as at a `signal`. It represents the operations that are
 /// known to be complete there: the operations before it, on its queue and on others.
@@ -33,7 +33,7 @@ struct Queue {
     length: u32,
     /// Number of marks of the queue.
     marks: u32,
-    /// Clocks behind those operations for which later operations wait, by the operation's number.
+    /// Clocks after those operations for which later operations wait, by the operation's number.
     operations: SavedClocks,
     /// Clocks at those marks for which later operations wait, by the mark's number.
     marked: SavedClocks,

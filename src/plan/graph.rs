@@ -96,7 +96,7 @@ impl StepPlan {
         self.incoming(op).collect()
     }
 
-    /// Returns what [`StepPlan::before`] does, as an iterator.
+    /// Returns the dependencies of [`StepPlan::before`] as an iterator.
     pub fn incoming(&self, op: OpId) -> impl Iterator<Item = Edge> {
         let edges = self.graph.raw_edges();
         let end = self.starts.get(op.index() + 1).map_or(edges.len(), |&start| start as usize);

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 const NONE: u32 = u32::MAX;
 
-/// Number of entries of a list that are searched one by one. A hash table finds the entries behind them.
+/// Number of entries of a list that are searched one by one. A hash table finds the later entries.
 const NEAR: usize = 8;
 
 /// Last accesses to items, which are numbered from 0.
@@ -15,7 +15,7 @@ pub struct Latest<T> {
     nodes: Vec<ListNode<T>>,
     /// First node of the list of unused nodes.
     free: u32,
-    /// Nodes behind the first [`NEAR`] of their list, by item and queue.
+    /// Nodes after the first [`NEAR`] of their list, by item and queue.
     far: FxHashMap<(u32, u32), u32>,
 }
 

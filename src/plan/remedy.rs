@@ -11,7 +11,7 @@ use crate::model::{Program, Step, TurnOrigin};
 use super::accesses::IssuedOp;
 use super::affine::{Affine, fit};
 
-/// Two operations that access the same memory and have no order, as they are issued.
+/// Two operations, as issued in their iterations, that access the same memory without a dependency between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Collision {
     pub first: IssuedOp,
@@ -224,6 +224,8 @@ impl<'a> RemedySearch<'a> {
         Statement { op, span: found.span, callee, is_call: false, label: label_inside(found.label), loops }
     }
 
+    /// Variables of the loops around a statement, outermost first, each with its value; `None` for a value that is not
+    /// a whole number.
     fn variables(&self, statement: &Statement) -> Vec<(Symbol, Option<i64>)> {
         let loops = statement.loops.iter().filter_map(|turn| match self.program.turns.get(*turn).origin {
             TurnOrigin::Loop { variable, value, .. } => Some((variable, value)),
@@ -232,10 +234,12 @@ impl<'a> RemedySearch<'a> {
         loops.collect()
     }
 
+    /// Names of the variables of the loops around a statement, outermost first.
     fn names(&self, statement: &Statement) -> Vec<&'a str> {
         self.variables(statement).into_iter().map(|(variable, _)| self.program.names.name(variable)).collect()
     }
 
+    /// Values of the variables of the loops around a statement; `None` if one of them is unknown.
     fn values(&self, statement: &Statement) -> Option<Vec<i64>> {
         self.variables(statement).into_iter().map(|(_, value)| value).collect()
     }
@@ -321,7 +325,8 @@ impl<'a> RemedySearch<'a> {
         waits.collect()
     }
 
-    /// Returns the text behind `after`: one member of a family if a rule determines it, otherwise the whole family.
+    /// Returns the text to write after the word `after`: one member of a family if a rule determines it, otherwise the
+    /// whole family.
     fn edge(&self, naming: &Naming, group: &CollisionGroup) -> String {
         let member = naming.numbering.and_then(|numbering| self.member(numbering, group, &naming.name));
         let (label, guards) = member.unwrap_or((naming.name.clone(), Vec::new()));

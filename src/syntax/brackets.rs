@@ -63,7 +63,7 @@ impl BracketOutline {
         self.tokens.len()
     }
 
-    /// Returns the kind of a token; `None` behind the last one.
+    /// Returns the kind of a token; `None` after the last one.
     pub fn kind(&self, index: usize) -> Option<TokenKind> {
         self.tokens.get(index).map(|token| token.kind)
     }

@@ -39,6 +39,7 @@ impl GraphApi {
         Ok(GraphApi { functions, last_error })
     }
 
+    /// Returns a fault with the library's last error if a call's status is not 0.
     #[inline]
     pub fn check(&self, call: &'static str, code: c_int) -> Call {
         if code == 0 { Ok(()) } else { Err(self.fault(call, code)) }
@@ -58,6 +59,7 @@ impl GraphApi {
     }
 }
 
+/// Describes a status code in words.
 pub fn status(code: c_int) -> &'static str {
     match code {
         // Versions before 9 have the smaller numbers.
@@ -69,6 +71,7 @@ pub fn status(code: c_int) -> &'static str {
     }
 }
 
+/// The library's number of an element type (`cudnnDataType_t`). Types without a number get that of `f32`.
 pub fn element(dtype: DType) -> c_int {
     match dtype {
         DType::F64 => 1,

@@ -288,7 +288,7 @@ impl Cupti {
         // SAFETY: the library is attached.
         self.check("cuptiActivityFlushAll", unsafe { (self.table.flush_all)(FLUSH_FORCED) })?;
         let mut dropped = 0;
-        // SAFETY: the output pointer is valid for the call; no context stands for the buffers of all contexts.
+        // SAFETY: the output pointer is valid for the call; a null context selects the buffers of all contexts.
         let code = unsafe { (self.table.dropped)(std::ptr::null_mut(), 0, &mut dropped) };
         self.check("cuptiActivityGetNumDroppedRecords", code)?;
         state.dropped += dropped as u64;

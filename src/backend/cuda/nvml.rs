@@ -129,6 +129,7 @@ impl Nvml {
         (unsafe { function?(self.device, &mut now, &mut next) } == 0).then_some(now != 0)
     }
 
+    /// Current throttle reasons as a bit mask, see [`REASONS`]; `None` if NVML does not report them.
     fn reasons(&self) -> Option<u64> {
         let mut bits = 0;
         let function = self.table.reasons.or(self.table.reasons_before)?;
@@ -136,6 +137,7 @@ impl Nvml {
         (unsafe { function(self.device, &mut bits) } == 0).then_some(bits)
     }
 
+    /// Time for which a policy has throttled the clock since the driver was loaded; `None` if NVML does not report it.
     fn held_down(&self, policy: u32) -> Option<Nanos> {
         let mut violation = Violation::default();
         // SAFETY: the handle is this library's, the output pointer valid for the call.
@@ -212,6 +214,7 @@ fn names(bits: u64) -> Vec<&'static str> {
     REASONS.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect()
 }
 
+/// Joins names by commas; `nothing` if there are none.
 fn names_or_nothing(names: &[&str]) -> String {
     if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
 }

@@ -33,6 +33,7 @@ pub struct Addresses {
 /// Handle by which a process opens memory of another process: `CUipcMemHandle` or `hipIpcMemHandle_t`.
 pub type Handle = [u8; 64];
 
+/// Result of a call of the vendor's runtime.
 pub type Call<T = ()> = Result<T, Box<Fault>>;
 
 /// Returns an optional function of the driver; an error if an old driver lacks it. `needs` is a clause about its use.

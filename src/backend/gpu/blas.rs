@@ -263,6 +263,7 @@ impl<const WORDS: usize> BlasLt<WORDS> {
         self.set(desc, second, &a)
     }
 
+    /// Returns at most `wanted` proposals of the heuristic that use at most `workspace` bytes of memory.
     fn proposals(
         &self,
         layouts: &Layouts<WORDS>,

@@ -9,7 +9,7 @@ use std::path::Path;
 const SELECTING: [&str; 4] =
     ["ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"];
 
-/// Makes the libraries treat a device as a different architecture.
+/// Environment variable that makes the libraries treat a device as a different architecture.
 const OVERRIDE: &str = "HSA_OVERRIDE_GFX_VERSION";
 
 /// The situation for which hints are requested.
@@ -57,6 +57,7 @@ fn gpus(root: &Path) -> usize {
     properties.filter(|count| *count > 0).count()
 }
 
+/// Returns a hint about the kernel driver: that it is missing, that it offers no GPU, or how many GPUs it offers.
 fn driver(root: &Path, gpus: usize) -> Option<String> {
     if !has_driver(root) {
         return Some("the kernel's driver is not loaded (no /sys/module/amdgpu): `sudo modprobe amdgpu`".to_owned());

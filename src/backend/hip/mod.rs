@@ -77,6 +77,7 @@ pub struct Hip {
     shared_limit: u32,
     /// Frequency of the device's constant-rate clock in Hz.
     clock_rate: u64,
+    /// Number of hardware queues that the runtime uses for streams.
     queues: u32,
     /// Behaviour of this version of the runtime.
     limits: VersionBehavior,

@@ -101,8 +101,8 @@ impl Frame {
         (0..last).step_by(BYTES).map(piece).chain([self])
     }
 
-    /// Writes the frame with its seal by one call. The caller must hold the connection, so that frames of threads do
-    /// not mix.
+    /// Writes the frame and its seal by one call. The caller must hold the lock of the connection, so that frames of
+    /// several threads do not mix.
     pub fn write(&self, out: &mut impl Write, seal: &mut Seal) -> io::Result<()> {
         if self.bytes.len() > BYTES {
             return Err(io::Error::other(format!("{} bytes exceed the maximum size of a message", self.bytes.len())));

@@ -108,6 +108,7 @@ impl SharedState {
         self.stuck
     }
 
+    /// Whether the event that a rank waits for has happened.
     fn is_there(&self, awaited: Awaited) -> bool {
         match awaited {
             Awaited::End(task) => self.machine.has_ended(task),

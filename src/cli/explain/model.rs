@@ -11,7 +11,7 @@ use crate::config::Profile;
 use crate::report::PageContent;
 use crate::report::model_cost::{ModelCost, ModelSizes};
 
-/// Size of a head where the number of heads is not given, if it divides the width.
+/// Size of an attention head if the number of heads is not given. Used only if it divides the width.
 const HEAD: u64 = 128;
 
 /// Maximum of each size, so that products of several fit into 64 bits.

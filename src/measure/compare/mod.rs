@@ -30,7 +30,7 @@ pub const SCHEMA: &str = "aorta.compare/1";
 #[derive(Clone, Debug, Default)]
 pub struct CompareOptions {
     pub thresholds: Thresholds,
-    /// Metrics to compare, by name or by the prefix before the dot. All if empty.
+    /// Metrics to compare, by name or by the prefix before the dot. An empty list selects every metric.
     pub metrics: Vec<String>,
     /// Direction of metrics, by name, in place of the one that the unit implies.
     pub better: IndexMap<String, Direction>,

@@ -18,7 +18,7 @@ pub use compare::{OutputDifference, compare};
 use record::{OutputVerification, VariantVerification, VerificationRecord};
 use walk::{Findings, Verifier, WalkOutcome};
 
-/// Error of a difference that is not a finite number.
+/// Error that is recorded for a difference which is not a finite number.
 const BEYOND: f64 = 1e30;
 
 /// Result of a verification.

@@ -143,7 +143,7 @@ pub const ROUNDING: &str = r#"  u64 number = blockIdx.x, key = number % keys;
     store<C>(value_gradients[(i64)column * s_value_gradients.element], value_sums[column]);
 "#;
 
-/// Copies a key and its value. Those behind the last key are zeros.
+/// Copies a key and its value; zeros for positions after the last key.
 pub const PADDING: &str = r#"  u64 number = blockIdx.x, key = number % columns;
   i64 at[OPERANDS];
   g.offsets(first + number / columns, at);

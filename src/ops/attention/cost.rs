@@ -27,8 +27,9 @@ const DETERMINISTIC_SIZES: [u64; 2] = [128, 256];
 const PER_SCORE: f64 = 5.0;
 const PER_SLOPE: f64 = 10.0;
 
-/// Accesses and exchanges for which a block waits before its first tile and behind its last; accesses of the kernels for gradients; and
-/// accesses per tile of single queries and of the product of the gradients of scores, whose loads no multiplication hides.
+/// Accesses and exchanges for which a block waits before its first tile and after its last; accesses of the kernels for
+/// gradients; and accesses per tile of single queries and of the product of the gradients of scores, whose loads no
+/// multiplication hides.
 const WAITS: f64 = 2.0;
 const EXCHANGES: f64 = 3.0;
 const GRADIENT_WAITS: f64 = 5.0;

@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(of(&product([1, 992, 8632], [true, false])), (1, 992, 0, 1, None));
     }
 
-    /// The product of copies has aligned rows of whole packs, and its matrices lie behind each other in the workspace.
+    /// The product of copies has aligned rows of whole packs, and its matrices follow each other in the workspace.
     #[test]
     fn copies_are_aligned_and_disjoint() {
         for case in 0..1000 {

@@ -5,7 +5,7 @@ use super::{Page, Table};
 /// Cells that are emphasized.
 const EMPHASIZED: [&str; 5] = ["better", "worse", "failed", "not held", "out of memory"];
 
-/// The result first, then sections: lines as lists, tables as tables.
+/// Formats pages as Markdown: first the result, then the sections, with lines as lists.
 pub fn markdown(pages: &[Page]) -> String {
     pages.iter().map(page_text).collect::<Vec<_>>().join("\n")
 }
@@ -60,6 +60,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
+/// Appends a character in an HTML element of its own.
 fn alone(letter: char, out: &mut String) {
     out.push_str("<span>");
     out.push(letter);

@@ -54,7 +54,7 @@ impl BarRows {
         self.shapes.push(SvgElement::rect(class, from, row as f64 * ROW + 3.0, to - from, ROW - 8.0).titled(title));
     }
 
-    /// Writes a text behind the time `behind` in a row.
+    /// Writes a text after the time `behind` in a row.
     pub fn value(&mut self, row: usize, behind: f64, text: String) {
         self.shapes.push(SvgElement::text("ink", (self.x(behind) + 4.0, row as f64 * ROW + 15.0), text));
     }

@@ -33,7 +33,7 @@ pub struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// Returns a token; `None` behind the last one.
+    /// Returns a token; `None` after the last one.
     pub fn get(&self, index: usize) -> Option<&'a Token> {
         self.outline.tokens.get(index)
     }

@@ -326,7 +326,8 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
     }
 }
 
-/// Help for a word behind a declaration on its line, which would be complete without the word; `None` if the word is not known.
+/// Help for a word after a declaration, on the same line, that would be complete without the word; `None` if the word
+/// is not known.
 fn after_declaration(word: &str, at: usize, text: &str) -> Option<String> {
     let before = text[..at].rsplit('\n').next()?.trim();
     let (lead, _) = before.split_once(' ')?;

@@ -32,13 +32,13 @@ impl FrontEndTimes {
 /// The front end of one device.
 #[derive(Debug, Default)]
 pub(super) struct FrontEnd {
-    /// Time from which on it can launch the next kernel of the queue that it serves.
+    /// Time in ns from which on the front end can launch the next kernel of the queue that it serves.
     free: Time,
-    /// The queue that it serves; `None` before the first launch.
+    /// The queue that the front end serves; `None` before the first launch.
     queue: Option<u32>,
     /// Queues whose heads are ready, in the order in which these became ready.
     ready: VecDeque<u32>,
-    /// True while a head that it launches next waits for it.
+    /// True while the front end is reserved for the next launch, of a head that waits until the front end is free.
     is_reserved: bool,
     /// Nodes of graphs whose dependencies have ended, and ends of branches, each in the order in which they became ready.
     nodes: VecDeque<TaskId>,
@@ -74,7 +74,8 @@ impl SimMachine {
     /// Delays the head of a hardware queue whose dependencies have ended: the front end first polls each other queue of the device whose head
     /// waits, which takes as long as a launch. Returns false if nothing delays the task.
     ///
-    /// Heads of a later iteration do not count, so that an iteration takes as long alone as one that others follow.
+    /// Heads of a later iteration do not count, so that an iteration takes the same time whether or not others follow
+    /// it.
     pub(super) fn polls_first(&mut self, task: TaskId) -> bool {
         let state = self.state(task);
         let Some(queue) = state.placing.queue.filter(|_| state.open != POLLED_LATER) else { return false };

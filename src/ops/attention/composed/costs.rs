@@ -29,7 +29,7 @@ impl Composed<'_> {
         self.launches().iter().map(of_launch).collect()
     }
 
-    /// Returns the cost of a kernel before, between or behind the products.
+    /// Returns the cost of a kernel before, between or after the products.
     fn kernel_cost(&self, kernel: &Kernel) -> Cost {
         let Shape { keys, size, value_size, .. } = self.shape;
         let (sum, own) = (self.sums().size(), self.bytes_of_a_weight());

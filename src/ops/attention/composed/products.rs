@@ -78,9 +78,10 @@ impl Composed<'_> {
         }
     }
 
-    /// Returns the products of weights, or of gradients of scores, with an operand for these extents; `sizes` returns the rows and the depth of
-    /// each. A product multiplies one part of the weights with the parts of the operand that it is multiplied with, which are adjacent columns.
-    /// So the results of different parts are in different columns, which the kernel behind the products adds.
+    /// Returns the products of weights, or of gradients of scores, with an operand for these extents; `sizes` returns
+    /// the rows and the depth of each. A product multiplies one part of the weights with the parts of the operand that
+    /// it is multiplied with, which are adjacent columns. So the results of different parts are in different columns,
+    /// which the kernel after the products adds.
     fn products_of_parts(
         &self,
         chunk: &Chunk,
