@@ -108,9 +108,10 @@ impl SearchPaths {
         before.chain(elsewhere).collect()
     }
 
-    /// Version of a library file, found without loading it, since a process can load only one version of a library: the
-    /// numbers at the end of the name to which its links lead, otherwise those of the wheel that contains it. `None` if
-    /// neither has more than one number, and for a name without a folder that is not in the loader's usual folders.
+    /// Version of a library file, found without loading it, since a process can load only one version of a library.
+    /// Returns the numbers at the end of the name to which its links lead, otherwise those of the Python wheel that
+    /// contains it. `None` if neither has more than one number, and for a name without a folder that is not in the
+    /// loader's usual folders.
     fn version(&self, path: &Path) -> Option<Vec<u64>> {
         let path = match path.components().count() {
             1 => LOADER_FOLDERS.iter().map(|folder| Path::new(folder).join(path)).find(|path| path.is_file())?,

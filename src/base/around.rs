@@ -37,6 +37,7 @@ impl<T> Around<T> {
         }
     }
 
+    /// The value of a block.
     pub fn get_mut(&mut self, block: OnceBlock) -> &mut Option<T> {
         match block {
             OnceBlock::Setup => &mut self.setup,
@@ -63,10 +64,12 @@ impl<T> Around<T> {
         Ok(Around { setup, teardown: self.teardown.map(change).transpose()? })
     }
 
+    /// References to the values of both blocks.
     pub fn as_ref(&self) -> Around<&T> {
         Around { setup: self.setup.as_ref(), teardown: self.teardown.as_ref() }
     }
 
+    /// Mutable references to the values of both blocks.
     pub fn as_mut(&mut self) -> Around<&mut T> {
         Around { setup: self.setup.as_mut(), teardown: self.teardown.as_mut() }
     }

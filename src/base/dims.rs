@@ -44,6 +44,7 @@ impl Dims {
         Some(())
     }
 
+    /// Sets the size of a dimension.
     pub fn set(&mut self, index: usize, size: u64) {
         self.sizes[..usize::from(self.len)][index] = size;
     }

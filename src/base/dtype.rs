@@ -177,9 +177,9 @@ impl DType {
         }
     }
 
-    /// Returns the type of an operation on two values: of two floats the wider one, or `f32` if they differ but have
-    /// equal size; of a float and an integer the float; of different integers `i64` if one of them is `i64`, otherwise
-    /// `i32`.
+    /// Returns the type of an operation on two values. Two floats give the wider one, or `f32` if they differ but have
+    /// equal size. A float and an integer give the float. Different integers give `i64` if one of them is `i64`,
+    /// otherwise `i32`.
     pub fn promote(self, other: DType) -> DType {
         use DType::*;
         if self == other {

@@ -13,6 +13,7 @@ impl SrcSpan {
         SrcSpan { start: start as u32, len: end.saturating_sub(start) as u32 }
     }
 
+    /// Offset after the last byte.
     pub fn end(self) -> u32 {
         self.start + self.len
     }

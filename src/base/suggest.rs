@@ -9,9 +9,9 @@ const MAX_CANDIDATES: usize = 10_000;
 /// Maximum number of candidates whose edit distance is computed.
 const MAX_COMPARED: usize = 200;
 
-/// Returns the candidate that `wrong` was probably meant to be: one with an edit distance (Damerau-Levenshtein) of at
-/// most a third of its letters, or one that differs only in case, or the only one that `wrong` is a prefix of. Of
-/// equally near ones, the alphabetically first. `None` if no candidate is near.
+/// Returns the candidate that `wrong` was probably meant to be; `None` if no candidate is near. A candidate is near if
+/// its edit distance (Damerau-Levenshtein) is at most a third of its letters, if it differs only in case, or if it is
+/// the only one that `wrong` is a prefix of. If several are equally near, returns the alphabetically first.
 pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if wrong.len() > MAX_LENGTH {
         return None;

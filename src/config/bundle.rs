@@ -72,6 +72,7 @@ pub struct BundledPlan {
     pub device: String,
 }
 
+/// A part of a bundle: the contents of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BundledFile {
     pub bytes: Vec<u8>,

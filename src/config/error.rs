@@ -5,6 +5,7 @@ use thiserror::Error;
 
 use super::mistakes::Mistakes;
 
+/// An error in a configuration: a setting, a scenario, a profile, or another RON file.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ConfigError {
     /// Every mistake that was found in a RON file, each with its place.

@@ -182,10 +182,12 @@ impl Expected {
         })
     }
 
+    /// Whether the ranges are for devices of this name.
     pub fn is_about(&self, device: &str) -> bool {
         self.devices.iter().any(|name| name == device)
     }
 
+    /// The measurement that a range comes from.
     pub fn source(&self, range: &NormalRange) -> &FigureSource {
         &self.sources[&range.source]
     }

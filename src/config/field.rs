@@ -29,6 +29,7 @@ pub(super) trait FieldValue: DeserializeOwned {
     fn ron(&self) -> Option<String>;
 }
 
+/// Deserializes the value of a field.
 pub(super) fn read<'de, T: FieldValue, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     T::read(deserializer)
 }

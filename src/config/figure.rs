@@ -31,6 +31,7 @@ impl SourcedFigure {
         SourcedFigure(0.0, "none: the profile does not say".to_owned())
     }
 
+    /// The value in base units: nanoseconds, bytes, operations, and rates per second.
     pub fn value(&self) -> f64 {
         self.0
     }

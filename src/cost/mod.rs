@@ -1,6 +1,6 @@
 //! The cost model: a roofline with waves of thread blocks, and links.
 //!
-//! Figures from here are printed as *simulated* or *modelled*, never as measured.
+//! Reports mark figures from this model as *simulated* or *modelled*, never as measured.
 
 pub mod cache;
 mod exchange;
@@ -125,7 +125,8 @@ pub fn add_write_back(tasks: &mut [Task], replaced: f64, profile: &Profile) {
     }
 }
 
-/// Whether a launch runs on a device: some kernels do only what clusters of blocks have not done.
+/// Whether a launch runs on a device. Some kernels replace the work of clusters of blocks, and run only on devices
+/// without clusters.
 pub fn runs(launch: &Launch, profile: &Profile) -> bool {
     !matches!(launch, Launch::Kernel(kernel) if kernel.without_clusters && profile.has_clusters())
 }

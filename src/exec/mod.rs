@@ -1,6 +1,7 @@
 //! Lowers schedules to images, opens them on a backend, and runs iterations as streams or graphs.
 //!
-//! The code is the same for GPUs, the CPU and the simulator, which differ behind [`Backend`] and [`Driver`] only.
+//! The code is the same for GPUs, the CPU and the simulator, which differ only in their implementations of [`Backend`]
+//! and [`Driver`].
 
 mod aftermath;
 mod capture;

@@ -18,6 +18,7 @@ use super::image::{self, Comm, Commands, Image, ImageOp, StepCommands};
 use super::rank_schedule::RankSchedule;
 use super::session::{RING, Session};
 
+/// Settings of a session: how it prepares, launches and observes iterations.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionOptions {
     /// Number of iterations that the host may run ahead of the device, if iterations do not overlap.

@@ -112,6 +112,7 @@ impl AbRecord {
         json::document(self)
     }
 
+    /// The record of a side.
     pub fn side(&self, side: AbSide) -> &AbSideRecord {
         match side {
             AbSide::A => &self.a,

@@ -30,7 +30,7 @@ pub struct Evidence<'a> {
     pub time: &'a Samples,
     /// Samples of the run on one stream; `None` if there was none.
     pub serial: Option<&'a Samples>,
-    /// Samples that `speedup` divides those of the run on one stream by: of the same pace, gated or host-paced.
+    /// Samples by which `speedup` divides those of the run on one stream. Both have the same pace: gated or host-paced.
     pub beside_serial: &'a Samples,
     /// The observed iterations.
     pub traces: &'a [Iteration<'a>],

@@ -33,6 +33,7 @@ pub use source::{FileContents, SourceFiles};
 /// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.run/1";
 
+/// The record of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunRecord {
     pub schema: String,
@@ -145,7 +146,7 @@ pub struct DeviceRecord {
     pub name: String,
     /// Number of the device in the vendor's order; `None` if it is simulated or the CPU.
     pub index: Option<u32>,
-    /// Number of compute units, for the CPU of its processors; `None` if unknown.
+    /// Number of compute units; for the CPU, number of its processors. `None` if unknown.
     pub units: Option<u32>,
     /// Bytes of the device's own memory; `None` if it shares the host's.
     pub memory_bytes: Option<u64>,
@@ -372,7 +373,8 @@ pub struct MetricRecord {
     /// the value is that of a round.
     pub value: Option<f64>,
     pub unit: String,
-    /// Direction in which the value gets better, if the expression tells, but neither the unit nor the name.
+    /// Direction in which the value gets better; `None` unless the expression determines it and neither the unit nor
+    /// the name does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub better: Option<Direction>,
     /// Value as displayed.

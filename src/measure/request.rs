@@ -116,6 +116,7 @@ impl<'a> Request<'a> {
         Observation { mode, slots, times, most }
     }
 
+    /// Opens the sessions of all ranks.
     pub(super) fn open(&self) -> Result<Ranks, ExecError> {
         exec::prepare_ranks(self.ranks, self.backend, &self.exec)
     }

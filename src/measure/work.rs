@@ -25,10 +25,12 @@ impl MovedBytes {
         MovedBytes { here: 0.0, across }
     }
 
+    /// Returns the sum of both.
     pub fn and(self, other: MovedBytes) -> MovedBytes {
         MovedBytes { here: self.here + other.here, across: self.across + other.across }
     }
 
+    /// Number of bytes.
     pub fn bytes(self) -> f64 {
         self.here + self.across.larger()
     }

@@ -45,6 +45,7 @@ impl CycleUse {
         CycleUse { all: false, modulus: iterations.max(1) }
     }
 
+    /// Notes that the program uses the iteration's number modulo `modulus`.
     pub fn add(&mut self, modulus: i64) {
         self.modulus = lcm(self.modulus, modulus.unsigned_abs()).unwrap_or(u64::MAX);
     }
@@ -64,6 +65,7 @@ impl CycleUse {
     }
 }
 
+/// State of the analysis of a file for one rank.
 pub(super) struct Analyzer<'a> {
     pub ast: &'a Ast,
     pub options: &'a AnalysisOptions,
@@ -200,6 +202,7 @@ impl<'a> Analyzer<'a> {
         !self.mistakes.is_full()
     }
 
+    /// Whether an error has been found.
     pub fn failed(&self) -> bool {
         !self.mistakes.is_empty()
     }

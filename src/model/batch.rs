@@ -50,6 +50,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
+    /// Reports something that a `group` cannot contain. `what` is the subject of the message.
     pub(super) fn not_in_group(&mut self, what: &str, help: &'static str, at: SrcSpan) {
         self.error(ModelError::InGroup { what: what.to_owned(), help, at: at.into() });
     }

@@ -53,6 +53,7 @@ impl Inputs {
 }
 
 impl<'a> Analyzer<'a> {
+    /// Expands a call of an operation, a kernel or a definition.
     pub(super) fn call(&mut self, call: &'a Call) {
         // The check of names has already reported other callees.
         let [callee] = call.callee.as_slice() else { return self.declare_failed_call(call) };
@@ -109,6 +110,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
+    /// Declares the label of a failed call without a value, so that its uses are not reported.
     pub(super) fn declare_unknown_label(&mut self, call: &Call) {
         let Some(label) = &call.label else { return };
         let name = label.name.symbol;
@@ -370,6 +372,7 @@ impl<'a> Analyzer<'a> {
         small.0 == large.0 + u64::from(team.rank) * small.1
     }
 
+    /// Evaluates the inputs of a call, and adds them to `inputs`. Reports errors.
     pub(super) fn inputs(&mut self, operation: &dyn Operation, call: &Call, inputs: &mut Inputs) {
         let signature = operation.signature();
         if call.inputs.len() < signature.least() || call.inputs.len() > signature.most() {

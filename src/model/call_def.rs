@@ -14,6 +14,7 @@ use super::turns::TurnOrigin;
 use super::value::Value;
 
 impl<'a> Analyzer<'a> {
+    /// Expands a call of a definition into its operations.
     pub(super) fn call_def(&mut self, call: &'a Call, decl: &'a Decl) {
         let DeclKind::Def { name, signature, body } = &decl.kind else {
             unreachable!("the table of definitions holds nothing else");
@@ -303,6 +304,7 @@ impl<'a> Analyzer<'a> {
         text
     }
 
+    /// Creates an output of a definition whose memory is not known yet, and returns its value.
     pub(super) fn new_output(&mut self) -> Value {
         self.expansion.outputs.push(OutputState::NotYet);
         Value::Output(self.expansion.outputs.len() as u32 - 1)

@@ -25,6 +25,7 @@ pub(super) enum FamilyOf {
 }
 
 impl<'a> Analyzer<'a> {
+    /// Analyzes a declaration. The blocks of the file are expanded later.
     pub(super) fn declaration(&mut self, decl: &'a Decl) {
         match &decl.kind {
             DeclKind::Param { name, default, allowed } => self.parameter(*name, default, allowed.as_ref()),
@@ -94,6 +95,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
+    /// Reports the option `name`, which `of` does not have. `known` are the options that it has.
     pub(super) fn unknown_option(&mut self, of: &str, name: String, known: &[&str], at: SrcSpan) {
         let help = Some(unknown::option_help(of, &name, known));
         self.error(ModelError::UnknownOption { of: of.to_owned(), name, at: at.into(), help });
@@ -322,11 +324,13 @@ impl<'a> Analyzer<'a> {
         Value::Tensor { view: self.all_of(memory), family }
     }
 
+    /// Adds a memory to the program, and returns its number.
     pub(super) fn add_memory(&mut self, memory: Memory) -> MemoryId {
         self.program.memories.push(memory);
         MemoryId::from(self.program.memories.len() - 1)
     }
 
+    /// Evaluates the memory space after `in`; the device's if it is left out or unknown, which is reported.
     pub(super) fn space(&mut self, space: Option<&Name>) -> Space {
         let Some(name) = space else { return Space::Device };
         let text = self.names.name(name.symbol).to_owned();

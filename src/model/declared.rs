@@ -21,6 +21,7 @@ pub(super) struct DeclaredSet {
     pub members: Option<FxHashSet<Index>>,
 }
 
+/// The declared labels or phases, by name.
 pub(super) type DeclaredSets = BTreeMap<Symbol, DeclaredSet>;
 
 /// The labels and the phases that a figure can select: those of the step and of definitions.

@@ -27,6 +27,7 @@ pub use slices::SliceError;
 pub use structure::StructureError;
 pub use traces::TraceError;
 
+/// An error in the names, types or values of a file.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ModelError {
     // --- Names ----------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ use super::unknown::{self, NameRole};
 use super::value::{LARGEST_WHOLE, Number, NumberOrigin, Scalar, Value};
 
 impl Analyzer<'_> {
+    /// Evaluates an expression. Returns an unknown value after an error, which has been reported.
     pub(super) fn eval(&mut self, expr: &Expr) -> Value {
         match &expr.kind {
             ExprKind::Int(value) => Value::int(*value),
@@ -310,6 +311,8 @@ impl Analyzer<'_> {
 
     // --- Operators --------------------------------------------------------------------------------------------
 
+    /// Applies a binary operator to two values. `spans` are the locations of the operands, `span` that of the whole
+    /// expression.
     pub(super) fn binary(
         &mut self,
         op: BinaryOp,
@@ -365,6 +368,7 @@ impl Analyzer<'_> {
         });
     }
 
+    /// Reports an operator whose operands have different units.
     pub(super) fn units_differ(&mut self, op: &'static str, a: &Number, b: &Number, spans: (SrcSpan, SrcSpan)) {
         self.error(ModelError::UnitsDiffer {
             op,

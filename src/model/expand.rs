@@ -223,6 +223,7 @@ impl<'a> Analyzer<'a> {
         (step, labels)
     }
 
+    /// Expands the statements of a block, until the limit of operations or errors is reached.
     pub(super) fn block(&mut self, block: &'a Block) {
         for stmt in &block.stmts {
             if self.expansion.stopped {

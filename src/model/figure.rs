@@ -113,10 +113,12 @@ impl Figure {
         matches!(self, Figure::Overlap | Figure::Utilization)
     }
 
+    /// Dimension of the figure's values.
     pub(super) fn dimension(self) -> Dimension {
         self.properties().0
     }
 
+    /// Returns how many sets of operations the figure takes.
     pub fn sets(self) -> Sets {
         self.properties().1
     }

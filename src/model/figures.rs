@@ -90,9 +90,11 @@ const OWNERS: [&str; 2] = ["memory", "device"];
 /// Placeholder for a metric with an error. The analysis has failed, and uses of the metric are not reported.
 const FAILED: FigureExpr = FigureExpr::Constant(f64::NAN);
 
+/// An expression of figures with its type; `None` after an error, which has been reported.
 pub(super) type LoweredFigure = Option<(FigureExpr, Type)>;
 
 impl<'a> Analyzer<'a> {
+    /// Analyzes all metrics and expectations of the file.
     pub(super) fn figures(&mut self) {
         let ast = self.ast;
         self.sets = super::declared::labels_and_phases(ast);
@@ -187,6 +189,7 @@ impl<'a> Analyzer<'a> {
         self.metrics.get(&symbol).copied()
     }
 
+    /// Analyzes an expression that may contain figures.
     pub(super) fn figure(&mut self, expr: &Expr) -> LoweredFigure {
         if !self.mentions_figure(expr) {
             return self.plain_figure(expr);

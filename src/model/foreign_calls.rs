@@ -8,9 +8,9 @@ use crate::syntax::written;
 
 use super::unknown::{input_instead, option_instead};
 
-/// Names of other tools without underscores, and the help for their calls. In a help, `$1`, `$2` and `$3` are the inputs of the
-/// call, `$*` all of them with the options that the operation before it has too, `$>` the arrow with the outputs, and `$0` the
-/// name as it was called. The members of a list count as inputs of their own.
+/// Names of other tools without underscores, and the help for their calls. In a help, `$1`, `$2` and `$3` stand for the
+/// inputs of the call, `$>` for the arrow with the outputs, and `$0` for the name as it was called. `$*` stands for all
+/// inputs, with those options that the operation before it has too. The members of a list count as inputs of their own.
 const HELPS: &[(&[&str], &str)] = &[
     (&["add"], "here that is `map($1 + $2$>)`"),
     (&["sub", "subtract"], "here that is `map($1 - $2$>)`"),

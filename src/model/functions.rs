@@ -46,6 +46,8 @@ pub const FUNCTIONS: &[&str] = &[
 ];
 
 impl Analyzer<'_> {
+    /// Evaluates a call of a function such as `min` or `floor_div`. Returns an unknown value after an error, which has
+    /// been reported.
     pub(super) fn function(&mut self, callee: Name, args: &[Expr], span: SrcSpan) -> Value {
         let wanted = self.names.name(callee.symbol);
         let Some(name) = FUNCTIONS.iter().find(|known| **known == wanted) else {
@@ -229,6 +231,7 @@ impl Analyzer<'_> {
         self.fail_value(ModelError::WrongType { expected, found, at: span.into(), help })
     }
 
+    /// Reports a number that is too large, and returns an unknown value.
     pub(super) fn overflow(&mut self, span: SrcSpan) -> Value {
         self.fail_value(ModelError::Overflow { at: span.into() })
     }

@@ -13,14 +13,17 @@ pub struct Extent {
 }
 
 impl Extent {
+    /// Index after the last element.
     pub fn end(self) -> u64 {
         self.start + self.len
     }
 
+    /// Whether both ranges have an element in common.
     pub fn overlaps(self, other: Extent) -> bool {
         self.start < other.end() && other.start < self.end()
     }
 
+    /// Whether all elements of `other` are in this range.
     pub fn contains(self, other: Extent) -> bool {
         self.start <= other.start && other.end() <= self.end()
     }

@@ -40,6 +40,7 @@ impl Group {
         group
     }
 
+    /// Number of ranks of the group.
     pub fn size(&self) -> u32 {
         self.factors.iter().map(|factor| factor.size).product()
     }

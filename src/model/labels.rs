@@ -45,6 +45,7 @@ pub(super) struct Tensors {
 }
 
 impl LabelData {
+    /// Returns the label of a single operation.
     pub fn operation(op: OpId) -> Self {
         LabelData { ops: op.0..op.0 + 1, members: None, tensors: None, span: SrcSpan::default() }
     }
@@ -59,6 +60,7 @@ impl LabelData {
         self.members.is_none()
     }
 
+    /// Returns the label of a call that was expanded into these operations. `members` are its outputs and inner labels.
     pub fn call(ops: Range<u32>, members: Vec<(Symbol, Value)>) -> Self {
         LabelData { ops, members: Some(members.into()), tensors: None, span: SrcSpan::default() }
     }
@@ -248,6 +250,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
+    /// Returns a label of the step or block that is being expanded.
     pub(super) fn label_data(&self, label: LabelId) -> &LabelData {
         &self.expansion.labels[label.index() - self.expansion.first_label]
     }

@@ -12,8 +12,8 @@ pub const BUFFERS: u64 = 1 << 24;
 /// Maximum nesting of calls of definitions.
 pub const CALLS: usize = 32;
 
-/// Maximum number of loop iterations in a program, as a multiple of its maximum number of operations. A call of a
-/// definition counts as this many iterations.
+/// Maximum number of turns of loops in a program, as a multiple of its maximum number of operations. A call of a
+/// definition counts as this many turns.
 pub const TURNS_PER_OPERATION: usize = 4;
 
 /// Longest cycle, in iterations.

@@ -13,10 +13,12 @@ pub(super) struct Locals {
 }
 
 impl Locals {
+    /// Opens a scope.
     pub fn enter(&mut self) {
         self.scopes.push(Vec::new());
     }
 
+    /// Closes the innermost scope, and returns its names with their locations.
     pub fn leave(&mut self) -> Vec<(Symbol, SrcSpan)> {
         let names = self.scopes.pop().expect("a scope was entered");
         names.iter().for_each(|(symbol, _)| {

@@ -107,6 +107,7 @@ pub use units::Units;
 pub use unknown::figure_elsewhere;
 pub use views::{Extent, Layout, View, Views};
 
+/// Values and limits with which a file is analyzed for one rank.
 #[derive(Debug)]
 pub struct AnalysisOptions {
     /// The preset that sets parameters; `None` for the defaults.

@@ -12,6 +12,7 @@ use super::unknown::{LIST_OF_ELEMENTS, spatial_word_help};
 use super::value::Value;
 
 impl Analyzer<'_> {
+    /// Evaluates the options of a call into `attrs`. Returns false after an error, which has been reported.
     pub(super) fn op_options(&mut self, operation: &dyn Operation, call: &Call, attrs: &mut Attrs) -> bool {
         let options = operation.signature().options;
         let mut good = true;

@@ -64,6 +64,8 @@ impl<'a> Analyzer<'a> {
         self.expansion.given = given;
     }
 
+    /// Declares a parameter with the value that the caller has set, or with its default. Checks the value against
+    /// `allowed`.
     pub(super) fn parameter(&mut self, name: Name, default: &Expr, allowed: Option<&'a Expr>) {
         let words = self.listed_words(allowed);
         let given = self.expansion.given.get(&name.symbol).copied();

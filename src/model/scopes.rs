@@ -32,6 +32,7 @@ impl Scopes {
         self.frames.len() as u32 - 1
     }
 
+    /// Opens a frame, the scopes of a definition's body, with its outermost scope.
     pub fn enter_frame(&mut self) {
         self.frames.push(self.open.len());
         self.enter();
@@ -46,6 +47,7 @@ impl Scopes {
         self.leave()
     }
 
+    /// Opens a scope.
     pub fn enter(&mut self) {
         self.open.push(self.spare.pop().unwrap_or_default());
     }

@@ -89,6 +89,7 @@ impl Analyzer<'_> {
         self.all_of(memory)
     }
 
+    /// Returns the slice that covers a whole memory.
     pub(super) fn all_of(&mut self, memory: MemoryId) -> ViewId {
         let layout = self.program.layout(memory);
         self.program.views.whole(memory, &layout)

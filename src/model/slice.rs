@@ -23,6 +23,7 @@ pub(super) struct Selected {
 }
 
 impl Selected {
+    /// Selects all elements of a dimension with this size.
     pub fn all(size: u64) -> Selected {
         Selected { extent: Extent { start: 0, len: size }, is_kept: true }
     }
@@ -32,6 +33,7 @@ impl Selected {
 const NOT_INFERRED: &str = "write the size: none is inferred from the others";
 
 impl Analyzer<'_> {
+    /// Evaluates brackets after a value: a slice, a member of a family, an element of a list, or a tensor type.
     pub(super) fn index(&mut self, value: Value, base: &Expr, items: &[Expr], span: SrcSpan) -> Value {
         match value {
             Value::Unknown => {
@@ -363,6 +365,7 @@ impl Analyzer<'_> {
         self.fail_value(SliceError::View { why, help, at: span.into() })
     }
 
+    /// Evaluates `value.member`, such as an output of a labelled call or a part of a buffer.
     pub(super) fn field(&mut self, value: &Value, base: &Expr, member: Name) -> Value {
         match value {
             Value::Unknown => Value::Unknown,

@@ -31,6 +31,7 @@ pub(super) enum ByMember<T> {
 }
 
 impl<T: Copy> ByMember<T> {
+    /// The value for the member with this number.
     pub fn get(&self, member: u32) -> T {
         match self {
             ByMember::All(value) => *value,
@@ -40,14 +41,17 @@ impl<T: Copy> ByMember<T> {
 }
 
 impl Analyzer<'_> {
+    /// Evaluates the option `priority` of one or several streams.
     pub(super) fn priorities(&mut self, setting: &Setting, streams: Streams) -> ByMember<Priority> {
         self.by_member(setting, streams, Priority::Normal, Self::word_or_value, Self::priority)
     }
 
+    /// Evaluates the option `units`; `None` for members that can use the whole device.
     pub(super) fn units_by_member(&mut self, setting: &Setting, streams: Streams) -> ByMember<Option<Units>> {
         self.by_member(setting, streams, None, Self::eval, Self::units)
     }
 
+    /// Evaluates the option `queue`; `None` for members that request no hardware queue.
     pub(super) fn queues(&mut self, setting: &Setting, streams: Streams) -> ByMember<Option<u32>> {
         self.by_member(setting, streams, None, Self::eval, Self::queue)
     }

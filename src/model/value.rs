@@ -23,6 +23,7 @@ pub enum NumberOrigin {
     Percent,
 }
 
+/// A number: whole, or floating-point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
     Int(i64),
@@ -30,6 +31,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
+    /// Converts the number to floating point; whole numbers beyond 2⁵³ are rounded.
     pub fn float(self) -> f64 {
         match self {
             Scalar::Int(value) => value as f64,
@@ -42,10 +44,12 @@ impl Scalar {
 pub(super) const LARGEST_WHOLE: f64 = 9e15;
 
 impl Number {
+    /// Returns a whole number without a unit.
     pub fn int(value: i64) -> Number {
         Number { value: Scalar::Int(value), dimension: Dimension::NONE, origin: NumberOrigin::Plain }
     }
 
+    /// Returns a floating-point number without a unit.
     pub fn float(value: f64) -> Number {
         Number { value: Scalar::Float(value), dimension: Dimension::NONE, origin: NumberOrigin::Plain }
     }
@@ -60,6 +64,7 @@ impl Number {
         }
     }
 
+    /// Formats the number with its unit, for messages.
     pub fn text(self) -> String {
         match (self.value, self.dimension) {
             (value, _) if self.origin == NumberOrigin::Percent => Dimension::NONE.display_in(value.float(), "%"),
@@ -155,6 +160,7 @@ pub enum Value {
 }
 
 impl Value {
+    /// Returns a whole number without a unit.
     pub fn int(value: i64) -> Value {
         Value::Number(Number::int(value))
     }

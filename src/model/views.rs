@@ -276,10 +276,12 @@ impl Views {
         ViewId(index)
     }
 
+    /// Returns a slice.
     pub fn get(&self, view: ViewId) -> &View {
         &self.views[view.index()]
     }
 
+    /// The memory that a slice belongs to.
     pub fn memory(&self, view: ViewId) -> MemoryId {
         self.views[view.index()].memory
     }
@@ -311,6 +313,7 @@ impl Views {
         (0..usize::from(view.rank)).filter(move |axis| view.kept >> axis & 1 == 1)
     }
 
+    /// Bits of the dimensions that a slice keeps, the first dimension in the lowest bit.
     pub fn kept_mask(&self, view: ViewId) -> u8 {
         self.views[view.index()].kept
     }

@@ -227,6 +227,7 @@ impl Precision {
 }
 
 impl Ball {
+    /// Returns a value without an error.
     pub fn exact(value: f64) -> Ball {
         Ball { value, radius: 0.0 }
     }

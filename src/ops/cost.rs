@@ -143,6 +143,7 @@ impl std::iter::Sum for Cost {
 pub struct KnownCost(OnceLock<Cost>);
 
 impl KnownCost {
+    /// Returns the cost, which `compute` returns at the first call.
     pub(super) fn get_or_compute(&self, compute: impl FnOnce() -> Cost) -> Cost {
         *self.0.get_or_init(compute)
     }
@@ -201,6 +202,7 @@ impl Traffic {
         }
     }
 
+    /// Number of bytes in all memories.
     pub fn total(self) -> u64 {
         self.device + self.host
     }

@@ -114,6 +114,7 @@ impl Unary {
             .find(|function| function.name() == name && !matches!(function, Unary::Negate | Unary::Not))
     }
 
+    /// Computes the function in double precision.
     pub fn apply(self, x: f64) -> f64 {
         match self {
             Unary::Abs => x.abs(),
@@ -156,6 +157,7 @@ impl Binary {
         [Binary::Max, Binary::Min, Binary::Pow].into_iter().find(|function| function.name() == name)
     }
 
+    /// Computes the operator in double precision.
     pub fn apply(self, x: f64, y: f64) -> f64 {
         match self {
             Binary::Add => x + y,
@@ -331,6 +333,7 @@ impl Expression {
         &self.nodes
     }
 
+    /// The constants of the expression, in the order of their numbers.
     pub fn constants(&self) -> &[f64] {
         &self.constants
     }

@@ -84,6 +84,7 @@ impl<'f> Term<'f> {
         self.formula.constant(value)
     }
 
+    /// Returns the function of this term.
     pub fn apply(self, function: Unary) -> Term<'f> {
         self.formula.push(ExprNode::Unary(function, self.node))
     }
@@ -93,42 +94,52 @@ impl<'f> Term<'f> {
         self.formula.push(ExprNode::Binary(function, self.node, other.node))
     }
 
+    /// Returns 1 where both terms are equal, otherwise 0.
     pub fn equals(self, other: impl IntoTerm<'f>) -> Term<'f> {
         self.binary(Binary::Equal, other)
     }
 
+    /// Returns 1 where this term is less than the other one, otherwise 0.
     pub fn less(self, other: impl IntoTerm<'f>) -> Term<'f> {
         self.binary(Binary::Less, other)
     }
 
+    /// Returns 1 where this term is at most the other one, otherwise 0.
     pub fn less_equal(self, other: impl IntoTerm<'f>) -> Term<'f> {
         self.binary(Binary::LessEqual, other)
     }
 
+    /// Returns the larger of two terms.
     pub fn max(self, other: impl IntoTerm<'f>) -> Term<'f> {
         self.binary(Binary::Max, other)
     }
 
+    /// Returns the smaller of two terms.
     pub fn min(self, other: impl IntoTerm<'f>) -> Term<'f> {
         self.binary(Binary::Min, other)
     }
 
+    /// Returns the square of the term.
     pub fn square(self) -> Term<'f> {
         self * self
     }
 
+    /// Returns the absolute value of the term.
     pub fn abs(self) -> Term<'f> {
         self.apply(Unary::Abs)
     }
 
+    /// Returns the square root of the term.
     pub fn sqrt(self) -> Term<'f> {
         self.apply(Unary::Sqrt)
     }
 
+    /// Returns the reciprocal of the square root of the term.
     pub fn rsqrt(self) -> Term<'f> {
         self.apply(Unary::Rsqrt)
     }
 
+    /// Returns the term, or 0 where it is negative.
     pub fn relu(self) -> Term<'f> {
         self.apply(Unary::Relu)
     }

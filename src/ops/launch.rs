@@ -489,9 +489,9 @@ pub struct Collective {
     pub source: Option<u8>,
     pub target: Option<u8>,
     pub dtype: DType,
-    /// Number of elements that each rank contributes to an `all_gather`, that each rank receives from a
-    /// `reduce_scatter`, or that each rank sends to each other rank in an `all_to_all`; for other collectives, the
-    /// number in the whole operand.
+    /// Number of elements, as communication libraries count them. In an `all_gather`, each rank contributes this
+    /// number; in a `reduce_scatter`, each rank receives it; in an `all_to_all`, each rank sends it to each other rank.
+    /// For other collectives, it is the number of elements of the operand.
     pub count: u64,
     /// Function that combines the values of the ranks; without effect for collectives that only move data.
     pub reduction: Reduction,
@@ -545,6 +545,7 @@ pub struct PartSizes {
 }
 
 named! {
+    /// Kind of a call of the collectives library.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum CollectiveKind {
         AllReduce = "all_reduce",
@@ -560,6 +561,7 @@ named! {
 }
 
 named! {
+    /// Reduction that a collective applies to the elements of all ranks.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Reduction {
         Sum = "sum",

@@ -166,6 +166,7 @@ impl Radix {
         u64::from(self.passes) * self.lists * self.length * (self.key + self.place())
     }
 
+    /// Number of instructions of all launches.
     pub fn instructions(&self) -> f64 {
         self.launch_costs(self.key, self.entry()).iter().map(|cost| cost.instructions).sum()
     }
@@ -313,6 +314,7 @@ impl RowSort {
         RowSort { radix: Radix::of(1, count, bytes(index_type(rows)), high), rows }
     }
 
+    /// The sort of the positions by row.
     pub fn radix(&self) -> &Radix {
         &self.radix
     }

@@ -77,6 +77,7 @@ impl ShortRows<'_> {
         (pack > 1 && is_worth).then_some(ShortRows { task, total, dims: all.dims, pack, steps })
     }
 
+    /// Work of the kernel's threads, for its cost.
     pub fn work(&self) -> walk::Work {
         let threads = self.total.div_ceil(self.pack);
         let packed = self.steps.iter().filter(|steps| steps.is_none()).count() as f64 + 1.0;

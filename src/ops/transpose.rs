@@ -150,9 +150,9 @@ const ENOUGH_BLOCKS: u64 = 1024;
 /// dimensions.
 const LONG: u64 = 32;
 
-/// Size in bytes of a side's packs up to which packs of 16 bytes that may begin at any element are better; and minimum
-/// size in bytes of a contiguous range that is read so, and written so, since the ends of a written range take several
-/// stores.
+/// Conditions for packs of 16 bytes that may begin at any element: maximum size in bytes of a side's own packs, and
+/// minimum size in bytes of a contiguous range that is read, and that is written. The ends of a written range take
+/// several stores.
 const MAX_RAGGED: u64 = 4;
 const MIN_READ: u64 = 64;
 const MIN_WRITTEN: u64 = 512;

@@ -51,6 +51,7 @@ pub fn reasons(cases: &[&Case]) -> Vec<String> {
     by_reason.into_iter().map(line).collect()
 }
 
+/// Returns the outcome of a case as a check of a page.
 pub fn check(header: &CasesHeader, case: &Case, figures: String) -> Check {
     let outcome = match case.status {
         Status::Done | Status::Unstable => Outcome::Passed,
@@ -138,6 +139,7 @@ impl<'a> CaseColumns<'a> {
         }
     }
 
+    /// Names of the columns.
     pub fn names(&self) -> Vec<String> {
         let marked = |name: &str| match self.mark.trim_start_matches(", ") {
             "" => name.to_owned(),

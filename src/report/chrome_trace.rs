@@ -81,6 +81,7 @@ fn marked(record: &RunRecord) -> String {
     }
 }
 
+/// Adds the events that name a rank's process and its rows.
 pub(super) fn process(record: &RunRecord, variant: &Variant, rank: &RankRecord, pid: usize, events: &mut Vec<Value>) {
     let several = variant.ranks.len() > 1;
     let number = if several { format!(" · rank {}", rank.rank) } else { String::new() };
@@ -120,6 +121,8 @@ pub(super) fn micros(time: Nanos) -> Value {
     json!(time.0 as f64 / 1e3)
 }
 
+/// Adds an event for each operation of a rank, and an arrow for each dependency between streams. Adds `shift` to all
+/// times; `flow` counts the arrows.
 pub(super) fn spans(
     record: &RunRecord,
     rank: &RankRecord,

@@ -172,6 +172,7 @@ impl OperationGroup<'_> {
         (!facts.is_empty()).then(|| facts.join(", "))
     }
 
+    /// The name, shortened for a table.
     pub fn short_name(&self) -> String {
         shortened(&self.name, NAME)
     }

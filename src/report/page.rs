@@ -55,6 +55,7 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
+/// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Column {
     pub name: String,
@@ -140,6 +141,7 @@ impl Table {
         self
     }
 
+    /// Appends a row with one cell for each column.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }

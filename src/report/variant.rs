@@ -23,6 +23,7 @@ pub(super) fn variant_of(record: &RunRecord, launch: &str) -> String {
     format!("{}{}", launched(launch), marks(record))
 }
 
+/// The name of a variant in reports, such as `as streams, simulated`.
 pub(super) fn variant_name(record: &RunRecord, variant: &Variant) -> String {
     variant_of(record, &variant.launch)
 }

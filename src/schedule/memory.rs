@@ -50,6 +50,7 @@ impl MemoryPlan {
         (placement.space, base + placement.offset)
     }
 
+    /// The place of a memory in its space.
     pub fn placement(&self, memory: MemoryId) -> &Placement {
         &self.placements[memory.index()]
     }

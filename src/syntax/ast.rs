@@ -94,6 +94,7 @@ pub struct Name {
     pub span: SrcSpan,
 }
 
+/// A declaration.
 #[derive(Debug)]
 pub struct Decl {
     /// The `///` lines above, without their mark.
@@ -103,6 +104,7 @@ pub struct Decl {
     pub kind: DeclKind,
 }
 
+/// The kinds of declarations.
 #[derive(Debug)]
 pub enum DeclKind {
     Meta(Vec<Setting>),
@@ -216,6 +218,7 @@ pub struct Family {
     pub count: Vec<Expr>,
 }
 
+/// The type after the colon of a buffer, after `like`, or the parts in braces.
 #[derive(Debug)]
 pub enum Layout {
     Tensor(Expr),
@@ -249,6 +252,7 @@ impl Signature {
     }
 }
 
+/// An input or an output of a signature.
 #[derive(Debug)]
 pub struct Param {
     pub name: Name,
@@ -264,6 +268,7 @@ pub struct Block {
     pub stmts: Vec<Stmt>,
 }
 
+/// A statement.
 #[derive(Debug)]
 pub struct Stmt {
     /// The text, up to the first block if there is one.
@@ -271,6 +276,7 @@ pub struct Stmt {
     pub kind: StmtKind,
 }
 
+/// The kinds of statements.
 #[derive(Debug)]
 pub enum StmtKind {
     For {
@@ -343,6 +349,7 @@ pub struct Call {
     pub span: SrcSpan,
 }
 
+/// An input or an output of a call.
 #[derive(Debug)]
 pub struct Arg {
     pub value: Expr,
@@ -358,12 +365,14 @@ pub struct AtClause {
     pub when: Option<Expr>,
 }
 
+/// An expression.
 #[derive(Debug)]
 pub struct Expr {
     pub span: SrcSpan,
     pub kind: ExprKind,
 }
 
+/// The kinds of expressions.
 #[derive(Debug)]
 pub enum ExprKind {
     Int(i64),
@@ -410,6 +419,7 @@ pub enum ExprKind {
 }
 
 named! {
+    /// Binary operators, by their signs.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum BinaryOp {
         Or = "or",

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::base::counted;
 
+/// An error in the syntax of a file.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum SyntaxError {
     #[error("this file needs version {wanted} of the language, but this aorta supports version {known}")]

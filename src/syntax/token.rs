@@ -2,6 +2,7 @@
 
 use crate::base::SrcSpan;
 
+/// The kinds of tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TokenKind {
     Word,
@@ -17,6 +18,7 @@ pub enum TokenKind {
     About,
 }
 
+/// A token of a text.
 #[derive(Clone, Copy, Debug)]
 pub struct Token {
     pub kind: TokenKind,

@@ -15,6 +15,7 @@ use crate::ops::{Arithmetic, Gemm};
 
 /// cuBLASLt, whose algorithm descriptor has eight 64-bit words.
 pub type CublasLt = blas::BlasLt<8>;
+/// A matrix product with a chosen algorithm of cuBLASLt.
 pub type Product = blas::PlannedProduct<8>;
 
 static DIALECT: Dialect = Dialect {

@@ -32,6 +32,7 @@ pub struct GraphApi {
 }
 
 impl GraphApi {
+    /// Resolves the functions of the opened library.
     pub fn load(opened: &Opened) -> Result<GraphApi, ExecError> {
         let functions = Functions::load(opened)?;
         // SAFETY: the type is that of the vendor's header.

@@ -241,9 +241,10 @@ impl<'a> AttentionDims<'a> {
         }
     }
 
-    /// Masks scores beyond the last key or query for which the library (cuDNN 9.19 on an H100) computes gradients as if they were 0, which
-    /// overflows to NaN if `lse` is less than -88: those of the second half of a tile of keys where atomics add up the gradients of
-    /// queries, unless a causal mask covers them, and those beside a single query.
+    /// Masks scores beyond the last key or query. For some of these, the library (cuDNN 9.19 on an H100) computes
+    /// gradients as if they were 0, which overflows to NaN if `lse` is less than -88. This concerns scores beside a
+    /// single query. It also concerns the second half of a tile of keys where atomics add up the gradients of queries,
+    /// unless a causal mask covers them.
     fn mask_padding(&self, graph: &mut Graph, mut scores: GraphTensor) -> Call<GraphTensor> {
         let FusedAttention { form, causal, deterministic, .. } = *self.attention;
         let [_, _, queries, keys] = self.scores;
@@ -259,7 +260,7 @@ impl<'a> AttentionDims<'a> {
         Ok(scores)
     }
 
-    /// Masks the keys behind a query's own position, and those before its window.
+    /// Masks the keys after a query's own position, and those before its window.
     fn mask(&self, graph: &mut Graph, scores: GraphTensor) -> Call<GraphTensor> {
         let FusedAttention { causal, window, .. } = *self.attention;
         let scores = self.mask_padding(graph, scores)?;

@@ -53,6 +53,7 @@ pub struct EngineNumber {
 }
 
 impl LibraryWork {
+    /// Returns the work of a convolution, which the library may compute in several calls.
     pub fn convolution(whole: &Arc<Conv>) -> LibraryWork {
         LibraryWork::Convolution { whole: whole.clone(), piece: Box::new(whole.pieces().0) }
     }

@@ -304,6 +304,7 @@ pub fn address(bases: [u64; Space::COUNT], place: Address) -> u64 {
 }
 
 impl<A: Api> Context<'_, A> {
+    /// Converts an address of the image to an address on the device.
     pub fn address(&self, place: Address) -> u64 {
         address(self.bases, place)
     }

@@ -345,6 +345,7 @@ pub struct StoredChoice {
 }
 
 impl StoredChoice {
+    /// Returns the bytes that the cache on disk stores.
     pub fn packed(self) -> Vec<u8> {
         [(self.place as u64).to_le_bytes(), self.time.0.to_le_bytes()].concat()
     }

@@ -13,7 +13,8 @@ use super::runtime::Stream;
 /// Time after which no further candidate is timed, provided that some candidate or another way has run.
 const TRIAL_BUDGET: Duration = Duration::from_secs(3);
 
-/// Time spent on candidates that were not timed because they are far slower; after it, no further candidate is tried.
+/// Maximum time for candidates that turn out to be too slow to be timed. Once it is spent, no further candidate is
+/// tried.
 const SLOW_BUDGET: Duration = Duration::from_millis(700);
 
 /// A candidate is not timed if one run takes more than this multiple of the fastest time so far, plus [`HOST_TIME`]. Some

@@ -9,6 +9,7 @@ use crate::ops::{Arithmetic, Gemm};
 
 /// hipBLASLt, whose algorithm descriptor has three 64-bit words.
 pub type HipblasLt = blas::BlasLt<3>;
+/// A matrix product with a chosen algorithm of hipBLASLt.
 pub type Product = blas::PlannedProduct<3>;
 
 /// Oldest supported version, 0.6, which is part of ROCm 6.0. Earlier versions have other numbers for element and

@@ -98,6 +98,7 @@ fn operand(matrix: &Matrix) -> Option<MatrixOperand> {
 }
 
 impl RocBlas {
+    /// Opens the library and creates a handle on the current device.
     pub fn open(paths: &SearchPaths) -> Result<RocBlas, ExecError> {
         let opened = paths.open(&versioned("librocblas", None)).map_err(|why| {
             super::missing("hipBLASLt (libhipblaslt) or rocBLAS (librocblas)", "for matrix products", "hipblaslt", why)

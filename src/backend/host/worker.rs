@@ -112,6 +112,7 @@ pub struct RankState {
 }
 
 impl RankState {
+    /// The memory of a space.
     pub fn memory(&self, space: Space) -> &HostMemory {
         &self.spaces[space.index()]
     }

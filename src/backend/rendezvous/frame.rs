@@ -87,6 +87,7 @@ impl Frame {
         self
     }
 
+    /// Returns the frame with these bytes.
     pub fn with_bytes(self, bytes: Vec<u8>) -> Frame {
         Frame { bytes, ..self }
     }

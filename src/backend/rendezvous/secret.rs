@@ -63,6 +63,7 @@ impl Secret {
         Secret::new(&text).map(Some)
     }
 
+    /// The bytes of the secret.
     pub(super) fn key(&self) -> &[u8] {
         &self.0
     }

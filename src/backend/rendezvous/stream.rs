@@ -83,6 +83,7 @@ impl Socket {
         }
     }
 
+    /// Sets whether reads and writes fail instead of blocking.
     pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         each!(self, stream => stream.set_nonblocking(on))
     }

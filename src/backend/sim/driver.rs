@@ -191,7 +191,7 @@ impl SimDriver {
         self.world.lock().machine.keep_ends(gap);
     }
 
-    /// As `submit`, and after the end of each of `ends`, without a gap.
+    /// Submits a task as `submit` does, but also after the end of each task in `ends`, without a gap.
     fn submit_after(
         &mut self,
         lane: u32,

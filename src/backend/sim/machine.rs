@@ -1,9 +1,9 @@
 //! The simulated devices, one per rank: a discrete-event simulation with constant rates between events.
 //!
-//! Kernels occupy compute units by blocks and share memory bandwidth; copies occupy an engine and share links; hardware
-//! queues delay what is behind their head; exchanges occupy units from their start on each device, and their transfers
-//! share links once all participants have arrived. Everything is deterministic: ties are broken by number. Times are
-//! whole nanoseconds, so that results do not depend on the start time.
+//! Kernels occupy compute units by blocks and share memory bandwidth. Copies occupy an engine and share links. Hardware
+//! queues delay the tasks behind their head. Exchanges occupy units from their start on each device, and their
+//! transfers share links once all participants have arrived. Everything is deterministic: ties are broken by number.
+//! Times are whole nanoseconds, so that results do not depend on the start time.
 
 use std::collections::{BinaryHeap, VecDeque};
 

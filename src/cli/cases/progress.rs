@@ -24,6 +24,7 @@ pub struct CaseProgress {
 }
 
 impl CaseProgress {
+    /// Starts to show the progress of this many cases.
     pub fn start(total: usize) -> CaseProgress {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr());
@@ -44,6 +45,7 @@ impl CaseProgress {
         self.bar.iter().for_each(|bar| bar.set_position(self.ended as u64));
     }
 
+    /// Shows that a case runs.
     pub fn begin(&self, name: &str) {
         let Some(bar) = &self.bar else { return };
         let left = estimate(&self.took, self.total.saturating_sub(self.ended));
@@ -51,6 +53,7 @@ impl CaseProgress {
         bar.set_message(visible::visible(&format!("{name}{left}")).into_owned());
     }
 
+    /// Shows the result of a case.
     pub fn end(&mut self, case: &Case) {
         self.ended += 1;
         self.took.push(case.seconds);

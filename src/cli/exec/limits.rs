@@ -37,9 +37,9 @@ pub(super) fn judged(mut record: RunRecord, scenario: Option<&Scenario>) -> RunR
     record
 }
 
-/// Fails if what a scenario says beside its run is wrong: ranges that cannot be read, limits and ranges on metrics that the
-/// workload does not have or in another unit, and axes and sides that cannot run. `file` is the argument that means the
-/// scenario.
+/// Fails if a part of a scenario that its run does not use is wrong: ranges that cannot be read, limits and ranges on
+/// metrics that the workload lacks or that have another unit, and axes and sides that cannot run. `file` is the
+/// argument that names the scenario.
 pub fn check_scenario(file: &str, args: &ExecArgs, loaded: &Loaded) -> Result<(), CliError> {
     let (Some(scenario), Some(path)) = (&args.scenario, &args.scenario_file) else { return Ok(()) };
     if let Some(path) = args.expected.path() {

@@ -69,6 +69,7 @@ impl<'a> RunContext<'a> {
         CliError::Exec { error, sources: self.loaded.compiled.sources.clone() }
     }
 
+    /// Settings of the sessions of this run.
     pub(super) fn exec_options(&self) -> exec::SessionOptions {
         let options = exec::SessionOptions::of(self.settings);
         exec::SessionOptions { gate_depth: if self.blocking.is_some() { 0 } else { options.gate_depth }, ..options }

@@ -26,6 +26,7 @@ pub struct SuitePlan {
     pub mistake: Option<CaseMistake>,
 }
 
+/// A mistake in a case of a suite.
 #[derive(Debug)]
 pub struct CaseMistake {
     /// Names that lead to the wrong value within the case; empty if it is not known.

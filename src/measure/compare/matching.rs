@@ -1,9 +1,9 @@
 //! Matches the cases of two sides by the values of their axes, not by their order in a file.
 //!
 //! First, cases whose values are all equal match. Then cases match that agree in every value that both have, if there
-//! is only one choice; first among workloads of one path, then among those of one file name, as in a bundle and the folder
-//! of it. Finally the only case of a workload on each side matches, and differences are reported. Other text under the same
-//! name is another version of a workload.
+//! is only one choice: first among workloads with the same path, then among those with the same file name, such as a
+//! bundle and the folder that it was made from. Finally the only case of a workload on each side matches, and
+//! differences are reported. Other text under the same name is another version of a workload.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

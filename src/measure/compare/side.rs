@@ -65,6 +65,7 @@ impl RunSet {
         self.points.iter().all(|point| point.failed.is_some())
     }
 
+    /// Summary of the side for the record.
     pub(super) fn record(&self) -> SideSummary {
         let measured = || self.points.iter().filter(|point| point.failed.is_none());
         let cases: FxHashSet<Vec<(&String, &String)>> = measured().map(|point| point::sorted(&point.key)).collect();

@@ -1,5 +1,6 @@
-//! Verification of a backend: each operation is checked against its reference, given the device's own inputs; then the
-//! whole run must give the same bits as streams and as a graph, with overlapping iterations as in a measurement.
+//! Verification of a backend. First, each operation is checked against its reference, given the device's own inputs.
+//! Then the whole run, with overlapping iterations as in a measurement, must give the same bits as streams and as a
+//! graph.
 
 mod collectives;
 mod compare;

@@ -3,6 +3,7 @@
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
+/// An error in the use of a host stream.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum HostStreamError {
     #[error("{kind} has no `{name}`")]

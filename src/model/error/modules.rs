@@ -3,6 +3,7 @@
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
+/// An error in the use of a module.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ModuleError {
     #[error("there is no module `{path}`: {why}")]

@@ -3,6 +3,7 @@
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
+/// An error in a copy to another rank.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum PeerError {
     #[error("only the output of a `copy` can be on another rank")]

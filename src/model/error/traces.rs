@@ -3,6 +3,7 @@
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
+/// An error in a `trace`, the column of a file from which a draw takes its values.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum TraceError {
     #[error("a trace needs the path of a file and the name of a column, both in quotes")]

@@ -169,6 +169,7 @@ impl<'a> Analyzer<'a> {
         Some(GradientTarget { label, text, ops, depth: None, inputs: inputs.collect(), outputs })
     }
 
+    /// Type and shape of a slice.
     pub(super) fn tensor(&self, view: ViewId) -> Tensor {
         *self.program.views.tensor(view)
     }

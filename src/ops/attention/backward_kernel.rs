@@ -255,8 +255,9 @@ impl BackwardPartition {
         layout::collapse(dims, &strides)
     }
 
-    /// Returns the kernels: for the row sums of `dy * o`; for all gradients, or without matrix units for `dq` with queries as rows, and
-    /// for `dk` and `dv` with keys as rows; and one that adds the parts of `dk` and `dv` if blocks share keys.
+    /// Returns the kernels. The first one computes the row sums of `dy * o`. With matrix units, the next one computes
+    /// all gradients; without them, one computes `dq` with queries as rows, and another `dk` and `dv` with keys as
+    /// rows. If blocks share keys, a last one adds the parts of `dk` and `dv`.
     pub fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
         let mut all = vec![self.sums(spec)];
         match self.tiles_text(spec) {

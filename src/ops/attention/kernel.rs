@@ -325,6 +325,8 @@ impl ForwardPartition {
         layout::collapse(dims, &strides)
     }
 
+    /// Returns the kernels in the order of their launches: one that computes the results, or parts of them that the
+    /// second one combines.
     pub fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
         let Some(tiles) = &self.tiles else { return vec![self.rows_kernel(spec)] };
         let mut all = vec![self.tiles_kernel(spec, tiles)];

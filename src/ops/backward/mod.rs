@@ -96,6 +96,7 @@ impl<'a> Backward<'a> {
         Ok(self.gradients)
     }
 
+    /// An input of the forward operation, in the type that the operation computes in.
     pub fn input(&self, index: usize) -> TensorId {
         self.inputs[index]
     }
@@ -105,6 +106,7 @@ impl<'a> Backward<'a> {
         self.stored[index]
     }
 
+    /// An output of the forward operation.
     pub fn output(&self, index: usize) -> TensorId {
         self.outputs[index]
     }

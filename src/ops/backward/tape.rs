@@ -74,14 +74,17 @@ pub struct Tape {
 }
 
 impl Tape {
+    /// Returns a tensor of the tape.
     pub fn get(&self, value: TensorId) -> TapeTensor {
         self.entries[value.0 as usize]
     }
 
+    /// Shape of a tensor.
     pub fn dims(&self, value: TensorId) -> Dims {
         self.get(value).dims
     }
 
+    /// Element type of a tensor.
     pub fn dtype(&self, value: TensorId) -> DType {
         self.get(value).dtype
     }

@@ -8,7 +8,7 @@ fn reduction(attrs: &Attrs) -> Reduction {
     Reduction::from_name(attrs.word("op")).expect("the words of the option are names of reductions")
 }
 
-/// The mean of integers may not be an integer.
+/// Returns an error unless the operand can be reduced. The mean of integers is refused, since it may not be an integer.
 fn needs_reducible(call: &Call) -> Result<(), OpError> {
     needs_contiguous_device_memory(call)?;
     let source = &call.inputs[0];

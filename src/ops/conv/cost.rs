@@ -6,9 +6,9 @@ use super::super::occupancy::{SECTOR, UNITS, share, share_with};
 use super::kernel::{FEW_ROWS, Method, Split, Tiles, splits};
 use super::*;
 
-/// Instructions of a thread that gathers a pack of neighbouring elements of a tile: for the place of a kernel element, which it computes by
-/// divisions, and for that of the first and of the last gathered element; and per element of the pack, whose place follows from these or
-/// is computed and checked.
+/// Instructions of a thread that gathers a pack of neighbouring elements of a tile. It computes the place of a kernel
+/// element by divisions (`PER_TAP`), and the places of the first and the last gathered element (`PER_ENDS`). The place
+/// of each element of the pack follows from these (`PER_RUN`), or is computed and checked (`PER_CHECKED`).
 const PER_TAP: f64 = 40.0;
 const PER_ENDS: f64 = 40.0;
 const PER_RUN: f64 = 3.0;

@@ -19,8 +19,9 @@ const MAX_SIDE: u64 = 1 << 31;
 /// Alignment in bytes of a matrix in the workspace.
 const ALIGN: u64 = 512;
 
-/// Number of columns to a multiple of which a product of the second factor as it lies has columns, if the last columns are computed by
-/// another product: those of the largest tile, and of the blocks that share a scaling factor.
+/// If a product reads the second factor in place, and another product computes the last columns, the number of columns
+/// of the first product is a multiple of this number. It is the number of columns of the largest tile, and of the
+/// blocks that share a scaling factor.
 const SPLIT: u64 = 128;
 
 /// Numbers of products among which the depth may be divided: one kernel adds up their sums.

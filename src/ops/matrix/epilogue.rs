@@ -176,8 +176,8 @@ impl Finish {
         self.kernel_of(spec, sums, self.before)
     }
 
-    /// As [`Finish::kernel_of_workspace`], of the sums of parts of the depth. The kernel adds them up and multiplies them by the scaling
-    /// factors of rows and columns.
+    /// Returns the kernel of [`Finish::kernel_of_workspace`] for sums of several parts of the depth. The kernel also
+    /// adds the parts, and multiplies the totals by the scaling factors of rows and columns.
     pub fn kernel_of_parts(&self, spec: &Spec, parts: Vec<Operand>) -> Option<Kernel> {
         let output = &spec.outputs[0];
         let count = parts.len() as u8;

@@ -53,9 +53,9 @@ pub struct HeldChannels {
 }
 
 impl HeldChannels {
-    /// Returns the division; `None` if a channel does not fit into the registers of a block; if blocks would not all
-    /// run at the same time, and channels are large; if few blocks would read large channels; or if the elements of a
-    /// channel in a sample have gaps, or are too few for whole sectors and for packs of [`SMALLEST_PACK`] bytes.
+    /// Returns the division. `None` if a channel does not fit into the registers of a block, or if channels are large
+    /// and blocks would be few or would not all run at the same time. Also `None` if the elements of a channel in a
+    /// sample have gaps, or are too few for whole sectors and for packs of [`SMALLEST_PACK`] bytes.
     pub fn of(spec: &Spec) -> Option<HeldChannels> {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let dims = tensors[0].dims;

@@ -33,7 +33,7 @@ const STAGED_ELEMENTS: u64 = 16;
 const PHASES: u64 = 3;
 
 /// Number of elements of a pack of shifted rows that are too short for packs of 16 bytes, in a norm that adds no
-/// residual: a row shall have at least two packs of 16 bytes for each thread of a warp.
+/// residual. Rows are long enough for packs of 16 bytes if each thread of a warp has at least two.
 const SHORT_PACK: u64 = 4;
 
 /// Maximum size in bytes of the packs that divide rows for which rows are shifted instead. Partial packs, and checks

@@ -108,6 +108,7 @@ impl Grid {
         self.y.iter().product()
     }
 
+    /// Number of elements of a plane.
     pub fn elements(&self) -> u64 {
         self.x.iter().product()
     }
@@ -151,9 +152,10 @@ impl Grid {
         [0, 1, 2].map(|axis| (self.x[axis] + padding[axis]).div_ceil(stride[axis]).max(self.y[axis]))
     }
 
-    /// Along each dimension, divided into cells of `stride` elements from the first on, of which `tall` are one along the second
-    /// dimension: number of cells; number of windows that contain an element of a cell; and distance from the first window that begins
-    /// with the cell to the last of these windows.
+    /// Divides each dimension into cells of `stride` elements from the first on; along the second dimension, `tall` of
+    /// these are one cell. Returns for each dimension the number of cells; the number of windows that contain an
+    /// element of a cell; and the distance from the first window that begins with the cell to the last of these
+    /// windows.
     pub fn gathered(&self, tall: u64) -> [PerAxis; 3] {
         let Some([size, stride, padding, _]) = self.steps else { return [self.y; 3] };
         let cell = [stride[0], stride[1] * tall, stride[2]];

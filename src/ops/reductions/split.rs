@@ -119,8 +119,8 @@ pub struct LeftOver {
     pub count: u64,
 }
 
-/// Returns the number of rows that are joined to one, the fewest whose packs have 16 bytes; `None` if packs of a single
-/// row have at least 8 bytes, if the input is small or not contiguous, or for `argmax` and `argmin`, which return
+/// Returns the number of rows that are joined to one: the fewest whose packs have 16 bytes. `None` if packs of a single
+/// row have at least 8 bytes, if the input is small or not contiguous, and for `argmax` and `argmin`, which return
 /// positions of rows.
 fn joined_rows(spec: &Spec, kept: &Geometry, reduced: &Geometry, function: Function) -> Option<u64> {
     let [x] = &*spec.inputs else { return None };

@@ -29,7 +29,7 @@ struct KernelFunction {
     name: &'static str,
     /// Inputs of the chain that are its arguments: 0 is the core's result, [`BEFORE`] the core's operand.
     inputs: Vec<usize>,
-    /// Prefix of the kernel parameters that hold its constants, and their values.
+    /// Prefix of the kernel parameters that hold the function's constants, and the values of these.
     prefix: &'static str,
     constants: Vec<f64>,
 }
@@ -53,6 +53,7 @@ impl ChainPartition {
         ChainPartition { rows, widths, sharing }
     }
 
+    /// Whether threads hold whole rows, or there are enough rows for all SMs.
     pub fn keeps_busy(&self) -> bool {
         self.sharing.whole || self.rows.count >= UNITS
     }

@@ -38,7 +38,8 @@ pub struct Tables<'a> {
 /// A communicator: its group, the first rank of the group, and the number of the stream's name.
 pub type CommunicatorKey = (GroupId, u32, u32);
 
-/// Stands for the group in the channel of a copy between ranks, whose third number is that of the copy.
+/// Value in place of the group in the channel of a copy between ranks. The third number of such a channel is the number
+/// of the copy.
 const CROSSINGS: GroupId = GroupId(u32::MAX);
 
 impl<'a> Tables<'a> {

@@ -348,11 +348,13 @@ impl<'a> RankSimulation<'a> {
         Some(way.met + index)
     }
 
+    /// The step that an operation belongs to.
     pub fn step(&self, node: OperationRun) -> &'a Step {
         let program = &self.ranks[node.rank as usize].rank.program;
         &program.cycle[node.iteration as usize % program.cycle.len()]
     }
 
+    /// The plan of the step that an operation belongs to.
     pub fn plan(&self, node: OperationRun) -> &'a StepPlan {
         let plan = &self.ranks[node.rank as usize].rank.plan;
         &plan.steps[node.iteration as usize % plan.steps.len()]

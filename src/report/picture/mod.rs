@@ -50,6 +50,7 @@ const LABEL: usize = 32;
 /// Width of a letter in pixels, on average.
 const LETTER: f64 = 6.25;
 
+/// A picture of a report. Sizes are in pixels.
 #[derive(Clone, Debug)]
 pub struct Picture {
     pub width: f64,

@@ -25,6 +25,7 @@ pub struct Plot {
     pub marks: Vec<(f64, String)>,
 }
 
+/// An axis of a plot.
 #[derive(Clone, Debug, Serialize)]
 pub struct Axis {
     pub name: String,
@@ -54,6 +55,7 @@ pub struct PlotSeries {
     pub best: Option<usize>,
 }
 
+/// Appearance of a series of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LineStyle {

@@ -140,6 +140,7 @@ pub struct Kept {
     pub to_ns: Nanos,
 }
 
+/// An operation of an iteration, with its operands and modelled times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlannedOperation {
     /// Index in `operations`.

@@ -65,18 +65,22 @@ impl<'a> Scene<'a> {
         self.spec(op).filter(|spec| spec.threads.is_none() && spec.operation.name() == name)
     }
 
+    /// Stream of an operation.
     pub fn stream(&self, op: OpId) -> StreamId {
         self.step.op(op).stream
     }
 
+    /// Source location of an operation.
     pub fn span(&self, op: OpId) -> SrcSpan {
         self.step.op(op).span
     }
 
+    /// The slice that an operation reads as this input.
     pub fn input(&self, reader: InputUse) -> ViewId {
         self.step.inputs(reader.op)[reader.input]
     }
 
+    /// The first slice that an operation writes.
     pub fn output(&self, op: OpId) -> ViewId {
         self.step.outputs(op)[0]
     }

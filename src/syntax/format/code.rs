@@ -20,6 +20,7 @@ pub struct Code<'a> {
 }
 
 impl<'a> Code<'a> {
+    /// Appends a command.
     pub fn push(&mut self, command: LayoutCommand<'a>) {
         self.commands.push(command);
     }
@@ -28,6 +29,7 @@ impl<'a> Code<'a> {
         self.commands.extend(commands);
     }
 
+    /// Appends the text of a token.
     pub fn token(&mut self, index: usize) {
         let text = self.tokens.text(index);
         self.push(match self.tokens.outline.kind(index) {

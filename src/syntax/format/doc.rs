@@ -7,6 +7,7 @@ pub const WIDTH: usize = 100;
 /// Columns between code and a comment after it.
 const BEFORE_COMMENT: usize = 2;
 
+/// A command of the printer: a text, a possible line break, or the limits of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LayoutCommand<'a> {
     /// Text as it is; it may contain line breaks.
@@ -83,6 +84,7 @@ impl<'a> Printer<'a> {
         Printer { pending: Some(Pending::Line), ..Printer::default() }
     }
 
+    /// Prints the commands.
     pub fn print(&mut self, commands: &[LayoutCommand<'a>]) {
         let measures = Measures::of(commands);
         for (index, &command) in commands.iter().enumerate() {

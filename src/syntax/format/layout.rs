@@ -47,6 +47,7 @@ impl<'a> FileLayout<'a> {
         FileLayout { code, pieces, wrong, unread, last: Last { end: 0, what: Preceding::Begin } }
     }
 
+    /// Returns the formatted file.
     pub fn print(mut self) -> String {
         let mut printer = Printer::new();
         let mut at = 0;

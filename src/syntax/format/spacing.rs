@@ -38,6 +38,7 @@ impl<'a> Tokens<'a> {
         self.outline.tokens.get(index)
     }
 
+    /// The text of a token.
     pub fn text(&self, index: usize) -> &'a str {
         self.get(index).map_or("", |token| token.text(self.text, 0))
     }

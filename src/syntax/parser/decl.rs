@@ -4,6 +4,7 @@ use super::expr::unquote;
 use super::*;
 
 impl<'a> Builder<'a> {
+    /// Parses a declaration; `None` after an error, which has been reported.
     pub(super) fn decl(&mut self, piece: &Piece) -> Option<Decl> {
         let docs = piece.docs.iter().map(|&span| self.doc(span)).collect();
         let span = piece.head;
@@ -156,11 +157,13 @@ impl<'a> Builder<'a> {
         })
     }
 
+    /// Parses `name = value`.
     pub(super) fn let_(&mut self, mut at: InnerPairs<'a>) -> Option<Binding> {
         at.keyword();
         Some(Binding { name: self.name(&mut at)?, value: self.next_expr(&mut at)? })
     }
 
+    /// Parses several `name = value`.
     pub(super) fn bindings(&mut self, at: &mut InnerPairs<'a>) -> Option<Vec<Binding>> {
         let mut bindings = Vec::new();
         while let Some(binding) = at.take(Rule::binding) {
@@ -170,6 +173,7 @@ impl<'a> Builder<'a> {
         Some(bindings)
     }
 
+    /// Parses the parts of a buffer's declaration.
     pub(super) fn buffer(&mut self, mut at: InnerPairs<'a>) -> Option<Buffer> {
         at.keyword();
         let mut families = Vec::new();
@@ -206,6 +210,7 @@ impl<'a> Builder<'a> {
         Some(Buffer { families, layout, space, init })
     }
 
+    /// Parses a signature, such as `(x, w -> y)`.
     pub(super) fn signature(&mut self, signature: PlacedPair<'a>) -> Option<Signature> {
         let mut at = signature.inner();
         let mut lists = [Vec::new(), Vec::new()];
@@ -226,6 +231,7 @@ impl<'a> Builder<'a> {
         Some(Signature { inputs, outputs })
     }
 
+    /// Parses options or fields, such as `(priority: high)`.
     pub(super) fn settings(&mut self, list: PlacedPair<'a>) -> Option<Vec<Setting>> {
         let mut settings = Vec::new();
         let mut at = list.inner();
@@ -235,12 +241,14 @@ impl<'a> Builder<'a> {
         Some(settings)
     }
 
+    /// Parses an option or a field.
     pub(super) fn setting(&mut self, option: PlacedPair<'a>) -> Option<Setting> {
         let mut at = option.inner();
         while at.take(Rule::doc).is_some() {}
         Some(Setting { key: self.name(&mut at)?, value: self.next_expr(&mut at)? })
     }
 
+    /// Parses the condition after `when`; `Some(None)` without one.
     pub(super) fn when(&mut self, at: &mut InnerPairs<'a>) -> Option<Option<Expr>> {
         match at.take(Rule::when) {
             None => Some(None),

@@ -45,6 +45,7 @@ impl<'a> Builder<'a> {
         Some(Name { symbol: self.names.intern(item.pair.as_str()), span: item.span() })
     }
 
+    /// Parses a name, with the expressions in brackets after it.
     pub(super) fn name_and_index(&mut self, at: &mut InnerPairs<'a>) -> Option<Family> {
         let name = self.name(at)?;
         let count = match at.take(Rule::index) {
@@ -54,11 +55,13 @@ impl<'a> Builder<'a> {
         Some(Family { name, count })
     }
 
+    /// Parses the next expression of a rule.
     pub(super) fn next_expr(&mut self, at: &mut InnerPairs<'a>) -> Option<Expr> {
         let item = at.next()?;
         self.expr(item)
     }
 
+    /// Parses a list of expressions.
     pub(super) fn exprs(&mut self, list: PlacedPair<'a>) -> Option<Vec<Expr>> {
         let mut at = list.inner();
         let mut exprs = Vec::new();
@@ -68,6 +71,7 @@ impl<'a> Builder<'a> {
         Some(exprs)
     }
 
+    /// Parses an expression; `None` after an error, which has been reported.
     pub(super) fn expr(&mut self, item: PlacedPair<'a>) -> Option<Expr> {
         self.sized(item).map(|sized| sized.expr)
     }

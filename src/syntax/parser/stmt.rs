@@ -3,6 +3,7 @@
 use super::*;
 
 impl<'a> Builder<'a> {
+    /// Parses the statements of a block. A statement with an error is reported and left out.
     pub(super) fn block(&mut self, block: &BlockPieces) -> Block {
         Block { span: block.span, stmts: block.pieces.iter().filter_map(|piece| self.stmt(piece)).collect() }
     }
@@ -96,6 +97,7 @@ impl<'a> Builder<'a> {
         Some(Edge { label: self.path(path)?, previous, when: self.when(&mut at)? })
     }
 
+    /// Parses a label or the name of a phase, with its index.
     pub(super) fn label_name(&mut self, label: PlacedPair<'a>) -> Option<LabelName> {
         let Family { name, count } = self.name_and_index(&mut label.inner())?;
         Some(LabelName { name, index: count })

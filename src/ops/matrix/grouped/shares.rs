@@ -4,10 +4,11 @@
 ///
 /// With `SPLIT`, blocks share the depth of the last tiles if that takes fewer steps ("stream-k": Osama et al.,
 /// "Stream-K: work-centric parallel decomposition for dense matrix-matrix multiplication on the GPU", 2023). A second
-/// kernel adds up the parts of a tile. If whole tiles take no longer, since groups are parts of the depth and each block takes
-/// the next tile as soon as it is free, blocks share none: they would read parts of the factors at different times, which the L2
-/// cache then holds for none of them. Blocks assign tiles so only if this takes at most half of the time that it can save.
-/// The assignment of tiles and steps to blocks depends only on the ends of the groups, so results are reproducible.
+/// kernel adds up the parts of a tile. If groups are parts of the depth, and each block takes the next tile as soon as
+/// it is free, whole tiles may take no longer. Blocks then share none: they would read parts of the factors at
+/// different times, and the L2 cache would hold these for none of them. Blocks assign tiles so only if this takes at
+/// most half of the time that it can save. The assignment of tiles and steps to blocks depends only on the ends of the
+/// groups, so results are reproducible.
 pub const SHARES: &str = r#"
 #define SHARES Schedule
 #if SPLIT
