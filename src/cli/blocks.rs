@@ -12,7 +12,7 @@ use crate::measure::{BlockResult, RunRecord};
 /// A line that the run reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockRequest {
-    /// Measure a block of so many iterations; written as the number.
+    /// Measure a block of this many iterations. The line is the number.
     Block(u64),
     /// Run the `teardown`, since no block follows.
     TearDown,

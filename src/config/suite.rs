@@ -199,7 +199,7 @@ impl SuiteFile {
         (suite, mistakes)
     }
 
-    /// True if a text is meant as a suite.
+    /// True if a RON text has the fields of a suite.
     pub fn recognizes(text: &str) -> bool {
         RonKind::of(text) == RonKind::Suite
     }

@@ -28,7 +28,7 @@ struct BatchedCollective {
     inputs: Vec<(ViewId, SrcSpan)>,
     outputs: Vec<(ViewId, SrcSpan)>,
     stream: StreamId,
-    /// As in `Expansion`.
+    /// Nesting of calls at the innermost `on` around the collective, as `Expansion` counts it.
     on_depth: u8,
     label: LabelId,
     labelled: bool,

@@ -114,7 +114,7 @@ impl<'a> Analyzer<'a> {
         help: Option<String>,
     ) -> Option<&'static str> {
         let expr = self.chosen(expr)?;
-        // A word that a declaration shares is meant, unless the declaration is a word itself.
+        // A name of a declaration that equals one of the words means the word, unless the declaration is a word itself.
         let is_word = |symbol| match self.scopes.get(symbol) {
             Some(Value::Word(_) | Value::DType(_)) => false,
             Some(_) => words.contains(&self.names.name(symbol)),

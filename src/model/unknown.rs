@@ -107,7 +107,7 @@ const RANKS: [&str; 14] = [
 /// Prefix of metrics that describe the device, such as `device.units`.
 const DEVICE: &str = "device";
 
-/// The kind of thing that a name at this location has to refer to.
+/// The kind of thing that a name at this location must refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum NameRole {
     #[default]

@@ -133,7 +133,7 @@ impl Call<'_> {
         }
     }
 
-    /// The error for a call that has to name its output.
+    /// The error for a call that must name its output.
     pub(super) fn no_output(&self, help: &'static str) -> OpError {
         let some_given = self.outputs.iter().any(Option::is_some);
         OpError::OutputMissing { op: self.operation.name(), help, some_given, at: self.span.into() }

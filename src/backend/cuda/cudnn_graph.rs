@@ -119,7 +119,7 @@ pub enum EngineNote {
     Winograd = 5,
 }
 
-/// The engines of the library that are to be compiled for a graph.
+/// The engines of the library to compile for a graph.
 pub struct EngineSearch<'a> {
     /// Maximum size of an engine's workspace in bytes.
     pub workspace: u64,

@@ -142,7 +142,7 @@ impl<A: Api> Chooser<'_, A> {
             }
         }
         let mut chosen: Vec<Option<(Chosen<A>, String)>> = all.iter().map(|_| None).collect();
-        // Uses whose engine is to be compiled, with the note of their class.
+        // Uses whose engine must be compiled, with the note of their class.
         let mut followers: Vec<(usize, EngineNumber, String)> = Vec::new();
         for (_, members) in classes {
             let (first, others) = members.split_first().expect("a class has a member");

@@ -481,7 +481,8 @@ impl<A: Api> Context<'_, A> {
         })
     }
 
-    /// Whether a kernel has to be launched on this device.
+    /// Whether a kernel must be launched on this device. Kernels for devices without clusters are not launched on
+    /// others.
     pub fn launches(&self, kernel: &Kernel) -> bool {
         !(kernel.without_clusters && self.api.has_clusters())
     }

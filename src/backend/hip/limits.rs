@@ -4,7 +4,7 @@
 use crate::base::Bytes;
 
 /// Largest copy between two devices, in bytes, for which the runtime uses a kernel, unless ROC_P2P_SDMA_SIZE is set.
-/// The same from 5.6 to 7.
+/// Versions 5.6 to 7 have the same value.
 const PEER_KERNEL_BYTES: u64 = 1 << 20;
 
 /// Behaviour of the runtime from a version on, which is given as major and minor.

@@ -42,7 +42,8 @@ pub enum Action {
     Run(Task),
     /// This rank's part in the exchange with this number, which [`SimMachine::exchange`] has returned.
     Exchange(u32),
-    /// As `Exchange`, without compute units and without a hardware queue, because the part is not a kernel.
+    /// This rank's part in an exchange that is not a kernel, with its number: it uses neither compute units nor a
+    /// hardware queue.
     Meet(u32),
     /// The end of one of several branches of a graph, which the front end handles as it launches a node.
     BranchEnd,

@@ -75,7 +75,7 @@ impl<'a> RunContext<'a> {
         exec::SessionOptions { gate_depth: if self.blocking.is_some() { 0 } else { options.gate_depth }, ..options }
     }
 
-    /// The same run of another workload.
+    /// Returns the same run with another workload.
     pub(super) fn with(self, loaded: &'a load::Loaded) -> RunContext<'a> {
         RunContext { loaded, ..self }
     }

@@ -109,7 +109,7 @@ impl SweepArgs {
     ///
     /// # Errors
     ///
-    /// An option is for a search and there is none, or the other way around.
+    /// Fails if an option for a search is given without a search, or an option for a sweep with one.
     pub fn over(self, below: SweepArgs) -> Result<SweepArgs, InputError> {
         self.check_search(below.search)?;
         Ok(SweepArgs {

@@ -13,9 +13,9 @@ use super::ModelWarning;
 
 /// Finds operations with computed inputs whose outputs are scratch memory that nothing reads in any turn.
 ///
-/// No warning for outputs given as `_`, and for operations that a metric or a `grad` names. Operations whose inputs
-/// nothing computes are probably a benchmark of a single shape: a warning only if a `>` was probably meant as an arrow. `setup`
-/// and `teardown` measure nothing, so the inputs of their operations do not count.
+/// Gives no warning for outputs given as `_`, and for operations that a metric or a `grad` names. Operations whose
+/// inputs nothing computes are probably a benchmark of a single shape: they get a warning only if a `>` was probably
+/// meant as an arrow. `setup` and `teardown` measure nothing, so the inputs of their operations do not count.
 pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarning>) {
     let deliberately_unread = deliberately_unread(ast);
     let written = written(program);

@@ -194,8 +194,9 @@ impl BackwardPartition {
         if keys { all.joined(self.shape.group).shared(self.splits) } else { all }
     }
 
-    /// Number of blocks that are to share the queries of their keys: so many that the longest block has no more tiles than the longest one
-    /// of queries, or than the device has for each block that it holds.
+    /// Number of blocks among which the queries of some keys are divided, if the device has room for them. The longest
+    /// block then has no more tiles than the longest block of queries, or than the device has for each block that it
+    /// holds.
     fn wanted_splits(&self) -> u64 {
         if !self.has_tiles() {
             return 1;

@@ -108,7 +108,8 @@ pub fn is_product(shape: &Shape) -> bool {
     multiplies(shape) && shape.stride.iter().all(|&stride| stride == 1)
 }
 
-/// Returns a convolution as a batch of products, one for each sample. For the gradient of weights, the products are to be added up.
+/// Returns a convolution as a batch of products, one for each sample. For the gradient of weights, the caller must add
+/// the products.
 pub fn product(spec: &Spec, shape: &Shape) -> Gemm {
     let Shape { inputs, outputs, samples, .. } = *shape;
     let positions: u64 = shape.y.iter().product();

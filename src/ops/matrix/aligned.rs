@@ -36,7 +36,8 @@ pub struct Aligned {
     /// Offset in bytes in the workspace of the matrices to which the product is written, and these matrices with the leading
     /// dimensions of the output, or the number of parts; `None` if the product is written to the output.
     result: Option<(u64, Tensor)>,
-    /// Copy of the scaling factors of the columns, as many as the product has columns; `None` if the given ones are as many.
+    /// Copy of the scaling factors of the columns, one for each column of the product; `None` if the given ones are
+    /// that many.
     scales: Option<Source>,
     /// The product of the copies, without an epilogue if its result is in the workspace.
     product: launch::Gemm,
@@ -83,7 +84,8 @@ impl Aligned {
         let pack = pack(dtype);
         let parts_pack = if parts > 1 { pack * parts } else { 1 };
         let round = |size: u64, along: bool| if along { size.next_multiple_of(pack) } else { size };
-        // The fast kernels load and store whole packs along rows: besides the distance of rows, their length has to be a multiple.
+        // The fast kernels load and store whole packs along rows, so both the distance and the length of rows must be
+        // multiples of a pack.
         let (rows, terms) = (round(m, turned_a), round(k, !turned_a || turned_b).next_multiple_of(parts_pack));
         let columns = round(n, !turned_b || !(n * output.dtype.size()).is_multiple_of(ALIGNMENT));
         let dims = |sizes: &[u64]| Dims::from_slice(sizes).unwrap_or_default();

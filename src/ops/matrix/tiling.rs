@@ -198,8 +198,9 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     (division.blocks, tiling)
 }
 
-/// Number of elements that the library's kernels for rows of any alignment load at once; `None` if its fast kernels compute the product.
-/// Fast kernels load and store packs along rows in memory, so that the length of rows has to be a multiple of a pack, too.
+/// Number of elements that the library's kernels for rows of any alignment load at once; `None` if its fast kernels
+/// compute the product. Fast kernels load and store packs along rows in memory, so the length of rows must be a
+/// multiple of a pack, too.
 pub fn pack_of(gemm: &launch::Gemm) -> Option<u64> {
     let launch::Gemm { m, n, k, .. } = *gemm;
     let starts_at = |matrix: &launch::Matrix, (rows, columns): (u64, u64), alignment: u64| {

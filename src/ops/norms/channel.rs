@@ -89,7 +89,7 @@ impl HeldChannels {
         let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
         let (channels, samples) = (dims[1], dims[0]);
         let length = samples * packs_of_rows(segment, pack, leads) * pack;
-        // As few threads as hold a channel leave room for more blocks.
+        // The fewest threads that hold a channel leave room for more blocks.
         let threads = length.div_ceil(most).next_multiple_of(WARP);
         let few = Sharing { pack, packs: length.div_ceil(threads * pack), threads, whole: threads <= LARGEST_BLOCK };
         let usual = Sharing::of(&Rows { length, count: channels, ..Rows::of(&tensors) }, pack, most);

@@ -27,7 +27,8 @@ const CACHED: u64 = 64;
 /// Number of threads among which planes are divided: half of those that can be resident.
 const ENOUGH_THREADS: u64 = UNITS * UNIT_THREADS / 2;
 
-/// Number of threads of four rounds of blocks, of which an SM runs three at the same time: the registers of packs leave room for so many.
+/// Number of threads of four rounds of blocks, of which an SM runs three at the same time: the registers of packs leave
+/// no room for more.
 const MANY_THREADS: u64 = 4 * 3 * UNITS * BLOCK as u64;
 
 /// Number of threads of a block whose window occupies an SM by itself.

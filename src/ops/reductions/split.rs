@@ -431,8 +431,8 @@ impl Split {
         self.groups().div_ceil(self.beside * self.held) * self.parts
     }
 
-    /// Number of blocks of the first launch that an SM runs at the same time. The compiler lets a thread have so many registers that they
-    /// fit. Without such a limit, it would delay loads to use fewer registers.
+    /// Number of blocks of the first launch that an SM runs at the same time. The compiler limits the registers of a
+    /// thread so that this number of blocks fits. Without such a limit, it would delay loads to use fewer registers.
     pub fn resident(&self) -> u64 {
         resident(self.blocks(), self.block(), self.accumulators)
     }

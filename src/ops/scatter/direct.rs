@@ -1,7 +1,7 @@
 //! The kernel of a small `scatter` with `combine: add`: warps compare indices with one row each.
 //!
-//! A warp reads 32 indices at a time, and its votes tell which of them name its row. Several warps of a block share a row, each with
-//! every so many words of 32 indices. A thread adds terms in an order that depends on positions alone.
+//! A warp reads 32 indices at a time, and its votes tell which of them name its row. If several warps of a block share
+//! a row, they take the words of 32 indices in turn. A thread adds terms in an order that depends on positions alone.
 
 use super::super::layout::packs_of_rows;
 use super::super::movement::Columns;

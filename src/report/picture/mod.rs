@@ -273,7 +273,7 @@ impl SvgElement {
         SvgElement::label_within(LABEL, at, text)
     }
 
-    /// A text of at most so many characters; the pointer shows all of it.
+    /// Returns a text that is cut to `most` characters. The whole text appears when the pointer is over it.
     fn label_within(most: usize, at: (f64, f64), text: &str) -> SvgElement {
         let shown = shortened(text, most);
         let title = if shown == text { String::new() } else { text.to_owned() };

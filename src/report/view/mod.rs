@@ -1,4 +1,4 @@
-//! Results as one HTML page that needs nothing else: the page, its style and its program lie in `assets/view`.
+//! Results as one HTML page that needs no other file. The page, its style and its program are in `assets/view`.
 //!
 //! The page may be opened from a mail, and names in a record may come from untrusted sources. Therefore its content
 //! security policy allows only the style and the program of the page itself, by their hashes. The data are compressed

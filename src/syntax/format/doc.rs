@@ -46,7 +46,7 @@ pub enum Flat {
     Nothing,
 }
 
-/// The white space that has to be printed before the next text.
+/// The white space to print before the next text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pending {
     Space,

@@ -357,7 +357,7 @@ pub(super) fn unquote(text: &str) -> String {
     out
 }
 
-/// The unit that was probably meant, or where all units are listed.
+/// Help for an unknown unit: the unit that was probably meant, or where all units are listed.
 fn unit_help(number: &str, text: &str) -> String {
     let meant = other_languages::unit(number, text);
     let near =
