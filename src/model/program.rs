@@ -80,7 +80,6 @@ pub struct Stream {
     pub span: SrcSpan,
 }
 
-/// Priority of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     High,
@@ -153,12 +152,10 @@ pub struct Shapes {
 }
 
 impl Shapes {
-    /// Returns the number of a type and shape, which is added if it is new.
     pub fn intern(&mut self, dtype: DType, dims: Dims) -> u32 {
         self.shapes.insert_full((dtype, dims)).0 as u32
     }
 
-    /// The type and shape with this number.
     pub fn get(&self, shape: u32) -> (DType, Dims) {
         *self.shapes.get_index(shape as usize).expect("only made by `intern`")
     }
@@ -261,7 +258,6 @@ pub struct Op {
     outputs: u16,
 }
 
-/// The effect of an operation: it runs, or it is a marker, which only orders other operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpKind {
     Run(SpecId),
@@ -293,7 +289,6 @@ pub struct After {
 }
 
 impl Step {
-    /// Appends an operation, and returns its number.
     pub(super) fn push(&mut self, op: NewOp, inputs: &[ViewId], outputs: &[ViewId]) -> OpId {
         let id = OpId::from(self.ops.len());
         if op.turn != TurnId(0) {
@@ -327,7 +322,6 @@ impl Step {
         &self.peers
     }
 
-    /// The copies to other ranks, in the order of operations.
     pub(super) fn peers_mut(&mut self) -> &mut [Peer] {
         &mut self.peers
     }
@@ -377,7 +371,6 @@ impl Step {
         }
     }
 
-    /// Returns an operation.
     pub fn op(&self, op: OpId) -> &Op {
         &self.ops[op.index()]
     }
@@ -411,7 +404,6 @@ impl Step {
         &self.after[start..end]
     }
 
-    /// Numbers of all operations, in the order of the text.
     pub fn ids(&self) -> impl Iterator<Item = OpId> + use<> {
         (0..self.ops.len()).map(OpId::from)
     }
@@ -453,12 +445,10 @@ impl Program {
         self
     }
 
-    /// Returns a memory.
     pub fn memory(&self, memory: MemoryId) -> &Memory {
         &self.memories[memory.index()]
     }
 
-    /// Element type, shape and space of a memory.
     pub fn layout(&self, memory: MemoryId) -> Layout {
         layout(&self.memories, &self.shapes, memory)
     }
@@ -602,7 +592,6 @@ pub(super) fn path(names: &Interner, table: &[Label], mut label: LabelId) -> Opt
     (!parts.is_empty()).then(|| parts.join("."))
 }
 
-/// Element type, shape and space of a memory.
 pub(super) fn layout(memories: &[Memory], shapes: &Shapes, memory: MemoryId) -> Layout {
     let info = &memories[memory.index()];
     let (dtype, dims) = shapes.get(info.shape);

@@ -61,6 +61,7 @@ pub struct Placing {
     pub stamps_before: u64,
 }
 
+/// State of a task that has been submitted.
 #[derive(Debug)]
 struct TaskState {
     action: Action,
@@ -104,6 +105,7 @@ impl TaskState {
     }
 }
 
+/// The copy engines of one direction: number of idle ones, tasks that wait for one, and latency of a copy in ns.
 #[derive(Debug)]
 struct Engines {
     free: u32,
@@ -111,6 +113,7 @@ struct Engines {
     latency: Time,
 }
 
+/// State of one simulated device.
 #[derive(Debug)]
 struct SimDevice {
     /// Free compute units, in units of 1/32.
@@ -351,7 +354,8 @@ impl SimMachine {
         id
     }
 
-    /// Keeps the ends of tasks for tasks that begin so long after them at the earliest, besides further gaps.
+    /// Keeps the ends of tasks for at least `gap` ns plus the further gaps, so that tasks that start this long after
+    /// them can depend on them.
     pub fn keep_ends(&mut self, gap: Time) {
         self.longest_gap = self.longest_gap.max(gap + self.further_gaps.longest());
     }
@@ -479,8 +483,8 @@ impl SimMachine {
         }
     }
 
-    /// Starts a kernel or an exchange. A kernel counts as started as long before its first block as it takes to launch it: while it waits
-    /// for units, it has not begun.
+    /// Starts a kernel or an exchange. A kernel counts as started shortly before its first block, by the time that its
+    /// launch takes. While it waits for units, it has not begun.
     fn launch(&mut self, task: TaskId, action: Action) {
         if !matches!(action, Action::Run(Task::Kernel { .. })) {
             self.started(task, self.now);
