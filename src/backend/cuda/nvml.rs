@@ -59,7 +59,8 @@ pub struct ProcessInfo {
     compute_instance: c_uint,
 }
 
-/// Maximum number of processes on a device that are counted.
+/// Maximum number of processes on a device that can be counted. With more of them, NVML returns an error, and the
+/// number is unknown.
 const PROCESSES: usize = 256;
 
 /// Clock domains: SMs and memory.

@@ -110,7 +110,7 @@ impl Phase {
     }
 }
 
-/// Returns the greatest common divisor.
+/// Returns the greatest common divisor; the other number if one is 0.
 fn common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
