@@ -287,9 +287,27 @@ static EMBEDDED: [(&str, &str, OnceLock<Profile>); 5] = [
 impl Profile {
     /// Whether thread blocks form clusters: on NVIDIA's devices of compute capability 9.0 and later.
     pub fn has_clusters(&self) -> bool {
-        let capability =
-            self.architecture.strip_prefix("sm_").map(|digits| digits.trim_end_matches(char::is_alphabetic));
-        capability.and_then(|digits| digits.parse::<u32>().ok()).is_some_and(|number| number >= 90)
+        self.capability().is_some_and(|number| number >= 90)
+    }
+
+    /// The compute capability of an NVIDIA device without its point, such as 90; `None` for other devices.
+    fn capability(&self) -> Option<u32> {
+        let digits = self.architecture.strip_prefix("sm_")?;
+        digits.trim_end_matches(char::is_alphabetic).parse().ok()
+    }
+
+    /// The most shared memory of a block in bytes; `None` for an unknown architecture (CUDA C++ Programming Guide, "Technical
+    /// Specifications per Compute Capability"; AMD's instruction set manuals of CDNA 3 and 4, "Local Data Share").
+    pub fn block_shared(&self) -> Option<u64> {
+        let kibibytes = match (self.capability(), self.architecture.as_str()) {
+            (Some(80 | 87), _) => 163,
+            (Some(86 | 89 | 120 | 121), _) => 99,
+            (Some(90..=119), _) => 227,
+            (None, "gfx950") => 160,
+            (None, name) if name.starts_with("gfx9") => 64,
+            _ => return None,
+        };
+        Some(kibibytes << 10)
     }
 
     /// Parses a profile. `file` is its name in messages.

@@ -284,12 +284,12 @@ impl Analyzer<'_> {
                 "`true` or `false`, or a list with one of them for each output" => {
                     Some("write `true`, or a comparison, such as `n > 0`; for two outputs, `[false, true]`")
                 }
-                "a number" if matches!(found, Value::Tensor { .. }) => {
-                    Some("the elements of a tensor are known only during the run: write a number, a figure or a `param`")
-                }
-                "a number without a unit" if matches!(found, Value::Tensor { .. }) => {
-                    Some("the kernel declares a number here: for a tensor, write its sizes in the signature, `x: f32[n]`")
-                }
+                "a number" if matches!(found, Value::Tensor { .. }) => Some(
+                    "the elements of a tensor are known only during the run: write a number, a figure or a `param`",
+                ),
+                "a number without a unit" if matches!(found, Value::Tensor { .. }) => Some(
+                    "the kernel declares a number here: for a tensor, write its sizes in the signature, `x: f32[n]`",
+                ),
                 "an index: a whole number" if matches!(found, Value::List(_)) => {
                     Some("pick one of the list: `d[0]`, or `d[i]` in a loop over `i`")
                 }

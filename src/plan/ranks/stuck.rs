@@ -32,8 +32,7 @@ enum Missing {
 pub fn differ(progress: &RankSimulation, first: CollectiveCall, second: CollectiveCall) -> PlanError {
     let (a, b) = (progress.call(first), progress.call(second));
     let (group, stream) = place(progress, first);
-    let alike =
-        || "all ranks of a group must make the same call; only the values in its tensors may differ".to_owned();
+    let alike = || "all ranks of a group must make the same call; only the values in its tensors may differ".to_owned();
     let (what, help) = if a.kind != b.kind && !a.is_transfer() {
         let help = format!(
             "every rank of `{group}` has to make the same calls in the same order on stream `{stream}`: if a branch \
