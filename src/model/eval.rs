@@ -277,9 +277,9 @@ impl Analyzer<'_> {
                 "a range, such as `0..n`, or a list" if matches!(found, Value::Number(_)) => {
                     Some("a number is not a range: write `0..n` for `n` turns")
                 }
-                "a list of groups of ranks" => {
-                    Some("write a list for each group, `over [[0, 1], [2, 3]]`, or a factor of a `mesh`, `over tp`")
-                }
+                "a list of groups of ranks" => Some(
+                    "groups are the factors of a `mesh`: declare `mesh dp = world / 2, tp = 2`, and write `over tp`",
+                ),
                 "a tensor or a plain number" if matches!(found, Value::List(_)) => Some(unknown::LIST_OF_ELEMENTS),
                 "`true` or `false`, or a list with one of them for each output" => {
                     Some("write `true`, or a comparison, such as `n > 0`; for two outputs, `[false, true]`")

@@ -113,7 +113,8 @@ impl Figure {
         matches!(self, Figure::Overlap | Figure::Utilization)
     }
 
-    pub(super) fn dimension(self) -> Dimension {
+    /// The dimension of the value.
+    pub fn dimension(self) -> Dimension {
         self.properties().0
     }
 

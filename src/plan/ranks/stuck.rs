@@ -194,8 +194,8 @@ fn unmatched(progress: &RankSimulation, wait: &Wait, last: Option<OperationRun>)
             format!("write `send(x, to: …)` for rank {other}, on stream `{stream}` too, or leave the `recv` out")
         }
         _ => format!(
-            "every rank of `{group}` has to make the same calls in the same order on stream `{stream}`, whatever \
-             `if rank == 0` says: move the call out of the branch"
+            "every rank of `{group}` has to make the same calls in the same order on stream `{stream}`: move \
+             the call out of the branch or loop that depends on the rank"
         ),
     });
     let at = span(progress, wait.side.0);
