@@ -326,6 +326,11 @@ impl<'a> Analyzer<'a> {
             },
             Some(entry) => match &entry.kind {
                 ExprKind::Text(entry) => entry.clone(),
+                ExprKind::Name(symbol) if self.scopes.get(*symbol).is_none() => {
+                    let function = self.names.name(*symbol);
+                    let (why, help) = ("has an `entry` without quotes", format!("write `entry: \"{function}\"`"));
+                    return wrong(self, why.to_owned(), help, "a text is needed", entry.span);
+                }
                 _ => {
                     let value = self.eval(entry);
                     return self.wrong_type("the name of a function, as a text", &value, entry.span);
