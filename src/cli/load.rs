@@ -154,7 +154,7 @@ impl Loaded {
 pub const LIBRARY: &str = "library";
 
 /// Argument that means standard input.
-const STANDARD_INPUT: &str = "-";
+pub const STANDARD_INPUT: &str = "-";
 
 /// The settings merged from all layers.
 pub fn settings(args: &ConfigArgs) -> Result<Settings, CliError> {

@@ -88,6 +88,9 @@ fn check_names(scenario: &Scenario, mistakes: &mut Mistakes) {
 fn find_files(path: &Path, scenario: &mut Scenario, mistakes: &mut Mistakes) {
     if !scenario.workload.is_empty() {
         match workload(path, &scenario.workload) {
+            Ok(found) if !is_known(&found) => {
+                mistakes.add(&["workload"], library::unknown_in(folder_of(path), &scenario.workload));
+            }
             Ok(found) => scenario.workload = found,
             Err(error) => mistakes.add(&["workload"], error),
         }
@@ -106,6 +109,14 @@ fn find_files(path: &Path, scenario: &mut Scenario, mistakes: &mut Mistakes) {
             }
         }
     }
+}
+
+/// Whether a name that [`workload`] returned belongs to a file or a shipped workload.
+fn is_known(name: &str) -> bool {
+    name == load::STANDARD_INPUT
+        || project::is_there(name)
+        || container::is_file(Path::new(name))
+        || library::find(name).is_some()
 }
 
 /// A file that a scenario names by a path relative to itself; `None` if there is none.

@@ -20,6 +20,36 @@ fn read_number<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     }
 }
 
+/// The unit of a figure, which determines the values that it can have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum FigureUnit {
+    /// Bytes or operations per second.
+    PerSecond,
+    /// A part of 1.
+    Share,
+    /// A number of things.
+    Count,
+    Bytes,
+    Nanoseconds,
+}
+
+impl FigureUnit {
+    /// Why no device has this value, as a clause; `None` if one can have it. The limits keep sums of simulated times within
+    /// the range of their integers.
+    pub fn refusal(self, value: f64) -> Option<&'static str> {
+        let (is_good, why) = match self {
+            FigureUnit::PerSecond => ((1e6..=1e18).contains(&value), "a rate is 1e6 to 1e18 per second"),
+            FigureUnit::Share => ((1e-3..=1.0).contains(&value), "a share is 0.001 to 1"),
+            FigureUnit::Count => {
+                ((1.0..=1e6).contains(&value) && value.fract() == 0.0, "a count is a whole number from 1 to 1000000")
+            }
+            FigureUnit::Bytes => ((1e6..=1e15).contains(&value), "a size is 1e6 to 1e15 bytes"),
+            FigureUnit::Nanoseconds => ((0.0..=1e9).contains(&value), "a time is 0 to 1e9 ns"),
+        };
+        (!is_good).then_some(why)
+    }
+}
+
 impl SourcedFigure {
     /// The figure 1 of a profile that does not give one.
     pub(super) fn one() -> SourcedFigure {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::base::{suggest, visible};
 
 use super::error::ConfigError;
-use super::figure::SourcedFigure;
+use super::figure::{FigureUnit, SourcedFigure};
 use super::mistakes::Mistakes;
 use super::ron_file;
 
@@ -158,27 +158,36 @@ impl Links {
             let (name, value, why) = (name.to_owned(), value.to_string(), why.to_owned());
             mistakes.add(path, ConfigError::BadValue { name, value, why, help });
         };
-        let path = |name: &'static str| name.split('.').collect::<Vec<_>>();
+        use FigureUnit::{Count, Nanoseconds, PerSecond};
         let figures = [
-            ("ranks_per_node", &self.ranks_per_node),
-            ("cards_per_node", &self.cards_per_node),
-            ("port.copies", &self.port.copies),
-            ("port.collectives", &self.port.collectives),
-            ("units", &self.units),
-            ("within.bandwidth", &self.within.bandwidth),
-            ("across.bandwidth", &self.across.bandwidth),
+            ("ranks_per_node", &self.ranks_per_node, Count),
+            ("cards_per_node", &self.cards_per_node, Count),
+            ("units", &self.units, Count),
+            ("port.copies", &self.port.copies, PerSecond),
+            ("port.collectives", &self.port.collectives, PerSecond),
+            ("within.bandwidth", &self.within.bandwidth, PerSecond),
+            ("across.bandwidth", &self.across.bandwidth, PerSecond),
+            ("within.latency", &self.within.latency, Nanoseconds),
+            ("across.latency", &self.across.latency, Nanoseconds),
+            ("hop", &self.hop, Nanoseconds),
+            ("flag", &self.flag, Nanoseconds),
         ];
         let peaks = [("within.peak", &self.within.peak), ("across.peak", &self.across.peak)];
-        let peaks = peaks.into_iter().filter_map(|(name, peak)| Some((name, peak.as_ref()?)));
-        for (name, figure) in figures.into_iter().chain(peaks) {
-            if figure.value() < 1.0 {
-                bad(&path(name), name, figure.value(), "it has to be at least 1");
+        let peaks = peaks.into_iter().filter_map(|(name, peak)| Some((name, peak.as_ref()?, PerSecond)));
+        for (name, figure, unit) in figures.into_iter().chain(peaks) {
+            if let Some(why) = unit.refusal(figure.value()) {
+                bad(&name.split('.').collect::<Vec<_>>(), name, figure.value(), why);
+            }
+        }
+        for (name, link) in [("within", &self.within), ("across", &self.across)] {
+            if let Some(peak) = link.peak.as_ref().filter(|peak| link.bandwidth.value() > peak.value()) {
+                bad(&[name, "peak"], &format!("{name}.peak"), peak.value(), "no transfer exceeds the peak of its link");
             }
         }
         for (index, table) in self.tables.iter().enumerate() {
             let name = format!("tables: {} of {} ranks", table.collective, table.ranks);
             let rising = table.times.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
-            let positive = table.times.iter().all(|&(bytes, time)| bytes > 0.0 && time > 0.0 && time.is_finite());
+            let positive = table.times.iter().all(|&(bytes, time)| bytes > 0.0 && time > 0.0 && time <= 1e12);
             if table.ranks < 2 || table.times.len() < 2 || !rising || !positive {
                 let why = "at least two sizes, which rise as their times do";
                 bad(&["tables", &index.to_string()], &name, table.times.len() as f64, why);

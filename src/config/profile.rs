@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::visible;
 
 use super::error::ConfigError;
-use super::figure::SourcedFigure;
+use super::figure::{FigureUnit, SourcedFigure};
 use super::links::Links;
 use super::mistakes::Mistakes;
 use super::ron_file;
@@ -287,9 +287,27 @@ static EMBEDDED: [(&str, &str, OnceLock<Profile>); 5] = [
 impl Profile {
     /// Whether thread blocks form clusters: on NVIDIA's devices of compute capability 9.0 and later.
     pub fn has_clusters(&self) -> bool {
-        let capability =
-            self.architecture.strip_prefix("sm_").map(|digits| digits.trim_end_matches(char::is_alphabetic));
-        capability.and_then(|digits| digits.parse::<u32>().ok()).is_some_and(|number| number >= 90)
+        self.capability().is_some_and(|number| number >= 90)
+    }
+
+    /// The compute capability of an NVIDIA device without its point, such as 90; `None` for other devices.
+    fn capability(&self) -> Option<u32> {
+        let digits = self.architecture.strip_prefix("sm_")?;
+        digits.trim_end_matches(char::is_alphabetic).parse().ok()
+    }
+
+    /// The most shared memory of a block in bytes; `None` for an unknown architecture (CUDA C++ Programming Guide, "Technical
+    /// Specifications per Compute Capability"; AMD's instruction set manuals of CDNA 3 and 4, "Local Data Share").
+    pub fn block_shared(&self) -> Option<u64> {
+        let kibibytes = match (self.capability(), self.architecture.as_str()) {
+            (Some(80 | 87), _) => 163,
+            (Some(86 | 89 | 120 | 121), _) => 99,
+            (Some(90..=119), _) => 227,
+            (None, "gfx950") => 160,
+            (None, name) if name.starts_with("gfx9") => 64,
+            _ => return None,
+        };
+        Some(kibibytes << 10)
     }
 
     /// Parses a profile. `file` is its name in messages.
@@ -330,42 +348,101 @@ impl Profile {
     }
 
     fn check(&self, mistakes: &mut Mistakes) {
-        let positive = [
-            ("chips", &self.chips),
-            ("memory", &self.memory),
-            ("units", &self.units),
-            ("vector_efficiency", &self.vector_efficiency),
-            ("unaligned_matrix", &self.unaligned_matrix),
-            ("unaligned_bandwidth", &self.unaligned_bandwidth),
-            ("bandwidth", &self.bandwidth),
-            ("bandwidth_efficiency", &self.bandwidth_efficiency),
-            ("cache_bandwidth", &self.cache_bandwidth),
-            ("queues.count", &self.queues.count),
-            ("host.queue_depth", &self.host.queue_depth),
-            ("host_to_device.engines", &self.host_to_device.engines),
-            ("host_to_device.bandwidth", &self.host_to_device.bandwidth),
-            ("host_to_device.link", &self.host_to_device.link),
-            ("device_to_host.engines", &self.device_to_host.engines),
-            ("device_to_host.bandwidth", &self.device_to_host.bandwidth),
-            ("device_to_host.link", &self.device_to_host.link),
-            ("host_link.both", &self.host_link.both),
-            ("host_link.kernel_reads", &self.host_link.kernel_reads),
-            ("host_link.kernel_writes", &self.host_link.kernel_writes),
-            ("pageable_bandwidth", &self.pageable_bandwidth),
-            ("host_memory.thread", &self.host_memory.thread),
-            ("host_memory.bandwidth", &self.host_memory.bandwidth),
+        use FigureUnit::{Bytes, Count, Nanoseconds, PerSecond, Share};
+        let (host, graph, link) = (&self.host, &self.graph, &self.host_link);
+        let figures = [
+            ("chips", &self.chips, Count),
+            ("units", &self.units, Count),
+            ("queues.count", &self.queues.count, Count),
+            ("host.queue_depth", &host.queue_depth, Count),
+            ("host_to_device.engines", &self.host_to_device.engines, Count),
+            ("device_to_host.engines", &self.device_to_host.engines, Count),
+            ("memory", &self.memory, Bytes),
+            ("cache", &self.cache, Bytes),
+            ("vector_efficiency", &self.vector_efficiency, Share),
+            ("bandwidth_efficiency", &self.bandwidth_efficiency, Share),
+            ("unaligned_matrix", &self.unaligned_matrix, Share),
+            ("unaligned_bandwidth", &self.unaligned_bandwidth, Share),
+            ("bandwidth", &self.bandwidth, PerSecond),
+            ("cache_bandwidth", &self.cache_bandwidth, PerSecond),
+            ("host_to_device.bandwidth", &self.host_to_device.bandwidth, PerSecond),
+            ("host_to_device.link", &self.host_to_device.link, PerSecond),
+            ("device_to_host.bandwidth", &self.device_to_host.bandwidth, PerSecond),
+            ("device_to_host.link", &self.device_to_host.link, PerSecond),
+            ("host_link.both", &link.both, PerSecond),
+            ("host_link.kernel_reads", &link.kernel_reads, PerSecond),
+            ("host_link.kernel_writes", &link.kernel_writes, PerSecond),
+            ("pageable_bandwidth", &self.pageable_bandwidth, PerSecond),
+            ("host_memory.thread", &self.host_memory.thread, PerSecond),
+            ("host_memory.bandwidth", &self.host_memory.bandwidth, PerSecond),
+        ];
+        // Zero says that the figure is not known, or that it is no limit of its own.
+        let or_zero = [
+            ("write_efficiency", &self.write_efficiency, Share),
+            ("flush_modified", &self.flush_modified, Share),
+            ("host_link.kernel_other_way", &link.kernel_other_way, Share),
+            ("cache_reads", &self.cache_reads, PerSecond),
+            ("cache_writes", &self.cache_writes, PerSecond),
+            ("unit_reads", &self.unit_reads, PerSecond),
+            ("unit_writes", &self.unit_writes, PerSecond),
+        ];
+        let times = [
+            ("kernel_floor", &self.kernel_floor),
+            ("memory_latency", &self.memory_latency),
+            ("memset_latency", &self.memset_latency),
+            ("instruction_latency", &self.instruction_latency),
+            ("memory_wait", &self.memory_wait),
+            ("cache_wait", &self.cache_wait),
+            ("block_exchange", &self.block_exchange),
+            ("block_handoff", &self.block_handoff),
+            ("block_start", &self.block_start),
+            ("matrix_floor", &self.matrix_floor),
+            ("matrix_join", &self.matrix_join),
+            ("gap_same", &self.gap_same),
+            ("gap_event", &self.gap_event),
+            ("gap_wait", &self.gap_wait),
+            ("gap_engine", &self.gap_engine),
+            ("gap_stamp", &self.gap_stamp),
+            ("launch_latency", &self.launch_latency),
+            ("host.kernel", &host.kernel),
+            ("host.matrix", &host.matrix),
+            ("host.copy", &host.copy),
+            ("host.copy_on_device", &host.copy_on_device),
+            ("host.memset", &host.memset),
+            ("host.collective", &host.collective),
+            ("host.record", &host.record),
+            ("host.wait", &host.wait),
+            ("host.stamp", &host.stamp),
+            ("graph.launch", &graph.launch),
+            ("graph.launch_branch", &graph.launch_branch),
+            ("graph.gap", &graph.gap),
+            ("graph.start", &graph.start),
+            ("graph.dispatch", &graph.dispatch),
+            ("queues.dispatch", &self.queues.dispatch),
+            ("queues.switch", &self.queues.switch),
+            ("host_to_device.latency", &self.host_to_device.latency),
+            ("device_to_host.latency", &self.device_to_host.latency),
+            ("host_link.latency", &link.latency),
+            ("host_memory.value", &self.host_memory.value),
+            ("collective_floor", &self.collective_floor),
         ];
         let mut bad = |path: &[&str], value: f64, why: &str| {
-            let help = "write a number above 0 in the profile; the shipped profiles show usual values".to_owned();
+            let help = "the shipped profiles show usual values".to_owned();
             let (name, value, why) = (path.join("."), value.to_string(), why.to_owned());
             mistakes.add(path, ConfigError::BadValue { name, value, why, help });
         };
-        let path = |name: &'static str| name.split('.').collect::<Vec<_>>();
         let peaks = [("host_to_device.peak", &self.host_to_device), ("device_to_host.peak", &self.device_to_host)];
-        let peaks = peaks.into_iter().filter_map(|(name, engines)| Some((name, engines.peak.as_ref()?)));
-        for (name, figure) in positive.into_iter().chain(peaks) {
-            if figure.0 <= 0.0 {
-                bad(&path(name), figure.0, "it has to be positive");
+        let peaks = peaks.into_iter().filter_map(|(name, engines)| Some((name, engines.peak.as_ref()?, PerSecond)));
+        let known = or_zero.into_iter().filter(|(_, figure, _)| figure.value() != 0.0);
+        let times = times.into_iter().map(|(name, figure)| (name, figure, Nanoseconds));
+        for (name, figure, unit) in figures.into_iter().chain(peaks).chain(known).chain(times) {
+            if let Some(why) = unit.refusal(figure.value()) {
+                bad(&name.split('.').collect::<Vec<_>>(), figure.value(), why);
+            }
+        }
+        for (name, engines) in [("host_to_device", &self.host_to_device), ("device_to_host", &self.device_to_host)] {
+            if engines.bandwidth.value().max(engines.link.value()) > engines.peak() {
+                bad(&[name, "peak"], engines.peak(), "no copy exceeds the peak of its link");
             }
         }
         let types = ["f64", "f32", "tf32", "f16", "bf16", "f8", "i8"];
@@ -373,8 +450,12 @@ impl Profile {
             .into_iter()
             .flat_map(|(table, entries)| types.map(|name| (table, entries, name)));
         for (table, entries, name) in of_types.chain(["vector", "special"].map(|name| ("peak", &self.peak, name))) {
-            if entries.get(name).is_none_or(|figure| figure.0 <= 0.0) {
-                bad(&[table, name], 0.0, "it has to be there and positive");
+            let unit = if table == "peak" { PerSecond } else { Share };
+            match entries.get(name) {
+                None => bad(&[table, name], 0.0, "it has to be there"),
+                Some(figure) => {
+                    unit.refusal(figure.value()).into_iter().for_each(|why| bad(&[table, name], figure.value(), why));
+                }
             }
         }
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::base::OnceBlock;
+use crate::ops::KernelCode;
 
 use super::constant::{Constant, constant};
 
@@ -209,6 +210,13 @@ pub enum ExecError {
 }
 
 impl ExecError {
+    /// The error for the code of a declared kernel that the compiler refuses, at the line that its log names first.
+    pub fn user_kernel(name: &str, code: &KernelCode, log: &str) -> ExecError {
+        let at = code.located(log).into();
+        let log = format!("the code must define `{}`; output of the compiler:\n{log}", code.head);
+        ExecError::UserKernel { name: name.to_owned(), log, at }
+    }
+
     /// Returns the error for a thread that the system refused to start. `purpose` completes "no thread …".
     pub fn no_thread(purpose: &str, why: &std::io::Error) -> ExecError {
         ExecError::Shortage { what: format!("thread {purpose}"), why: why.to_string() }

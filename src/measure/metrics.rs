@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
+use crate::base::SrcSpan;
 use crate::base::units::{self, Dimension};
 use crate::model::{Expectation, FigureExpr, Metric, OpSet, Statistic};
 use crate::ops::expression::{Binary, Unary};
@@ -379,6 +380,35 @@ impl<'a> RankMetrics<'a> {
             Ok(false) => ("failed", None),
             Err(why) => ("failed", Some(why)),
         })
+    }
+
+    /// The figures of an expression with their values over the rounds, as `name` formats the text of a figure; `None` if one has
+    /// no value, or there is none.
+    pub fn figures_text(&self, expr: &FigureExpr, name: &dyn Fn(SrcSpan) -> String) -> Option<String> {
+        let mut texts: Vec<String> = Vec::new();
+        for leaf in expr.leaves() {
+            let (name, dimension, statistic) = match leaf {
+                FigureExpr::Constant(_) | FigureExpr::BySlot(_) => continue,
+                FigureExpr::Figure { figure, statistic, span, .. } => (name(*span), figure.dimension(), *statistic),
+                FigureExpr::Metric { metric, statistic, .. } => {
+                    let metric = &self.evidence.program.metrics[*metric];
+                    (metric.name.clone(), metric.dimension, *statistic)
+                }
+                FigureExpr::Unary(..) | FigureExpr::Binary(..) => unreachable!("leaves have no parts"),
+            };
+            let value = self.over_rounds(leaf).ok()?;
+            let (suffix, value) = match statistic {
+                Some(Statistic::Cv) => (".cv".to_owned(), format!("{value:.4}")),
+                Some(statistic) => (format!(".{}", statistic.name()), dimension.display(value)),
+                None => (String::new(), dimension.display(value)),
+            };
+            let text = if name.ends_with(&suffix) { name } else { name + &suffix };
+            let text = format!("`{text}` is {value}");
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        (!texts.is_empty()).then(|| texts.join(", "))
     }
 
     /// Value of each metric in each slot; empty for a metric that cannot differ between slots.

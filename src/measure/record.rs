@@ -419,6 +419,10 @@ pub struct ExpectationRecord {
     /// The reason why a figure of a failed expectation has no value; `None` if all have one, and in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The figures of a failed expectation with their values: `` `time` is 8.007 µs ``. `None` if it has not failed or a figure has no
+    /// value, and in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
 }
 
 /// A metric with its normal range on devices of this model.

@@ -357,16 +357,21 @@ impl<'a> VariantData<'a> {
 fn expectations(request: &Request, ranks: &[RankMetrics]) -> Vec<ExpectationRecord> {
     let each = request.ranks[0].program.expectations.iter().enumerate().map(|(index, declared)| {
         let (text, place) = (request.sources.one_line(declared.span), request.sources.place(declared.span));
-        let of_rank =
-            |rank: &RankMetrics| rank.evidence.program.expectations.get(index).and_then(|own| rank.verdict(own));
-        let order = |(verdict, _): &(&str, Option<String>)| match *verdict {
+        let of_rank = |rank: &RankMetrics| {
+            let own = rank.evidence.program.expectations.get(index)?;
+            let (verdict, why) = rank.verdict(own)?;
+            let name = |span| request.sources.one_line(span);
+            let found = (verdict == "failed").then(|| rank.figures_text(&own.condition, &name)).flatten();
+            Some((verdict, why, found))
+        };
+        let order = |(verdict, ..): &(&str, Option<String>, Option<String>)| match *verdict {
             "failed" => 0,
             "held" => 1,
             _ => 2,
         };
-        let nowhere = || ("failed", Some("no rank has the operations that this expectation names".to_owned()));
-        let (verdict, why) = ranks.iter().filter_map(of_rank).min_by_key(order).unwrap_or_else(nowhere);
-        ExpectationRecord { text, place, verdict: verdict.to_owned(), why }
+        let nowhere = || ("failed", Some("no rank has the operations that this expectation names".to_owned()), None);
+        let (verdict, why, found) = ranks.iter().filter_map(of_rank).min_by_key(order).unwrap_or_else(nowhere);
+        ExpectationRecord { text, place, verdict: verdict.to_owned(), why, found }
     });
     each.collect()
 }

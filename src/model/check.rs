@@ -40,6 +40,7 @@ pub(super) fn names_module(name: &str) -> bool {
 /// The mistakes in the names of a file.
 pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> Vec<ModelError> {
     let mut checker = Checker {
+        ast,
         names,
         words,
         globals: FxHashMap::default(),
@@ -66,6 +67,7 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
 }
 
 struct Checker<'a> {
+    ast: &'a Ast,
     names: &'a Interner,
     words: &'a FxHashSet<Symbol>,
     /// Every declared name with its location, to report uses before the declaration.
@@ -161,9 +163,7 @@ impl<'a> Checker<'a> {
                 DeclKind::Def { name, signature, body } => {
                     self.of_module = names_module(self.names.name(name.symbol));
                     let params: Vec<&Param> = signature.inputs.iter().chain(&signature.outputs).collect();
-                    for param in &params {
-                        self.builtin(param.name);
-                    }
+                    self.signature(signature);
                     self.body(&params, body);
                     self.of_module = false;
                 }

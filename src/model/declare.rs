@@ -59,11 +59,8 @@ impl<'a> Analyzer<'a> {
             None => self.meta = Some(span),
         }
         const KNOWN: [&str; 7] = ["language", "version", "category", "tags", "authors", "licence", "priority"];
+        self.options_are_known("meta", settings, &KNOWN);
         for setting in settings {
-            let key = self.names.name(setting.key.symbol).to_owned();
-            if !KNOWN.contains(&key.as_str()) {
-                self.unknown_option("meta", key, &KNOWN, setting.key.span);
-            }
             match self.names.name(setting.key.symbol) {
                 "language" => self.language(&setting.value),
                 _ => self.description(&setting.value),
@@ -143,10 +140,10 @@ impl<'a> Analyzer<'a> {
 
     fn step_options(&mut self, options: &[Setting]) {
         let mut depth = None;
+        self.options_are_known("step", options, &["sync", "depth", "order", "races"]);
         for setting in options {
-            let key = self.names.name(setting.key.symbol).to_owned();
             let value = &setting.value;
-            match key.as_str() {
+            match self.names.name(setting.key.symbol) {
                 "sync" => {
                     if let Some(word) = self.word_of(value, &["iteration", "end"]) {
                         self.program.step.sync = if word == "end" { Sync::End } else { Sync::Iteration };
@@ -172,7 +169,7 @@ impl<'a> Analyzer<'a> {
                     }),
                     None => {}
                 },
-                _ => self.unknown_option("step", key, &["sync", "depth", "order", "races"], setting.key.span),
+                _ => {}
             }
         }
         if let Some(sync) = self.options.sync {
@@ -223,19 +220,15 @@ impl<'a> Analyzer<'a> {
         let (mut priority, mut units) = (ByMember::All(Priority::Normal), ByMember::All(None));
         let mut queue = ByMember::All(None);
         let threads = self.host_threads(options);
+        self.options_are_known("stream", options, &["priority", "units", "queue", "kind", "threads"]);
         for setting in options {
-            let key = self.names.name(setting.key.symbol).to_owned();
-            match key.as_str() {
+            match self.names.name(setting.key.symbol) {
                 // The length of a list cannot be checked if the number of members is wrong.
                 "priority" | "units" | "queue" if members.is_none() => {}
                 "priority" => priority = self.priorities(setting, streams),
                 "units" => units = self.units_by_member(setting, streams),
-                "kind" | "threads" => {}
                 "queue" => queue = self.queues(setting, streams),
-                _ => {
-                    const KNOWN: [&str; 5] = ["priority", "units", "queue", "kind", "threads"];
-                    self.unknown_option("stream", key, &KNOWN, setting.key.span);
-                }
+                _ => {}
             }
         }
         let too_many = members.is_some_and(|members| self.program.streams.len() as u64 + members > limits::STREAMS);

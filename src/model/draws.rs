@@ -102,14 +102,10 @@ impl Analyzer<'_> {
             "trace" => &["column", "seed"],
             _ => &["seed"],
         };
+        self.options_are_known("draw", call.options, known);
         for option in call.options {
-            match self.names.name(option.key.symbol) {
-                "column" if known.len() > 1 => {}
-                "seed" => seed = self.eval_whole(&option.value).map(|given| hash(1, given as u64)),
-                other => {
-                    let other = other.to_owned();
-                    self.unknown_option("draw", other, known, option.key.span);
-                }
+            if self.names.name(option.key.symbol) == "seed" {
+                seed = self.eval_whole(&option.value).map(|given| hash(1, given as u64));
             }
         }
         seed

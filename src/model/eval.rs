@@ -278,12 +278,24 @@ impl Analyzer<'_> {
                 "a range, such as `0..n`, or a list" if matches!(found, Value::Number(_)) => {
                     Some("a number is not a range: write `0..n` for `n` turns")
                 }
-                "a list of groups of ranks" => {
-                    Some("write a list for each group, `over [[0, 1], [2, 3]]`, or a factor of a `mesh`, `over tp`")
-                }
+                "a list of groups of ranks" => Some(
+                    "groups are the factors of a `mesh`: declare `mesh dp = world / 2, tp = 2`, and write `over tp`",
+                ),
                 "a tensor or a plain number" if matches!(found, Value::List(_)) => Some(unknown::LIST_OF_ELEMENTS),
                 "`true` or `false`, or a list with one of them for each output" => {
                     Some("write `true`, or a comparison, such as `n > 0`; for two outputs, `[false, true]`")
+                }
+                "a number" if matches!(found, Value::Tensor { .. }) => Some(
+                    "the elements of a tensor are known only during the run: write a number, a figure or a `param`",
+                ),
+                "a number without a unit" if matches!(found, Value::Tensor { .. }) => Some(
+                    "the kernel declares a number here: for a tensor, write its sizes in the signature, `x: f32[n]`",
+                ),
+                "an index: a whole number" if matches!(found, Value::List(_)) => {
+                    Some("pick one of the list: `d[0]`, or `d[i]` in a loop over `i`")
+                }
+                "a number of compute units, or a share" => {
+                    Some("write how many, `units: 64`, or a share of all, `units: 25%`")
                 }
                 "a tensor" => Some("write a buffer, a slice of one, the label of an operation, or a type: `f32[4, 8]`"),
                 "a buffer" => Some("declare one: `buffer y: f32[4, 8]`"),

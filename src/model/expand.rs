@@ -135,7 +135,8 @@ impl<'a> Analyzer<'a> {
         for (span, _) in steps {
             self.error(ModelError::Second { what: "step", at: span.into(), first: first.into() });
         }
-        if self.program.step.declared_order && !self.program.step.allow_races {
+        let may_race = self.program.step.declared_order && !self.program.step.allow_races;
+        if may_race || self.options.world > 1 {
             self.program.turns.keep();
         }
         self.expansion.previous_names = previous_names(ast);

@@ -114,7 +114,7 @@ impl Figure {
     }
 
     /// Dimension of the figure's values.
-    pub(super) fn dimension(self) -> Dimension {
+    pub fn dimension(self) -> Dimension {
         self.properties().0
     }
 

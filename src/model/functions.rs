@@ -78,6 +78,10 @@ impl Analyzer<'_> {
                 }
                 best
             }
+            // A sum of nothing is 0; the others have no value.
+            ("min" | "max" | "mean", [Value::List(items)]) if items.is_empty() => {
+                self.wrong_arguments(name, values, span)
+            }
             ("sum" | "mean", [Value::List(items)]) => {
                 let mut total = Value::int(0);
                 for (index, item) in items.iter().enumerate() {
@@ -255,6 +259,11 @@ impl Analyzer<'_> {
             name != "view" && values.iter().any(|value| matches!(value, Value::Tensor { .. } | Value::Label(_)));
         let help = match (name, values) {
             _ if computed => of_tensor(name),
+            ("min" | "max" | "mean", [Value::List(_)]) => {
+                format!(
+                    "an empty list has no `{name}`: write a condition around it, such as `if len(list) > 0 {{ … }}`"
+                )
+            }
             ("sum" | "mean", [Value::Number(_)]) => {
                 format!("a single number needs no `{name}`: write it alone")
             }
@@ -282,7 +291,7 @@ pub(super) fn of_tensor(name: &str) -> String {
 }
 
 /// Names of functions in other languages.
-const OTHER_NAMES: [(&[&str], &str); 13] = [
+const OTHER_NAMES: [(&[&str], &str); 19] = [
     (&["range", "arange"], "write `0..n`"),
     (&["div_ceil", "ceildiv", "cdiv", "divup", "div_up"], "write `ceil_div(a, b)`"),
     (&["div", "floordiv", "idiv"], "write `floor_div(a, b)`"),
@@ -290,7 +299,13 @@ const OTHER_NAMES: [(&[&str], &str); 13] = [
     (&["int", "trunc"], "write `floor(x)`"),
     (&["where", "select", "masked_fill"], "write `if condition { a } else { b }`"),
     (&["clamp", "clip"], "write `min(max(x, lowest), highest)`"),
-    (&["square"], "write `pow(x, 2)`"),
+    (&["square", "sqr"], "write `pow(x, 2)`"),
+    (&["exp2"], "write `pow(2, x)`"),
+    (&["log10"], "write `log(x) / log(10)`"),
+    (&["log1p"], "write `log(1 + x)`"),
+    (&["expm1"], "write `exp(x) - 1`"),
+    (&["tan"], "write `sin(x) / cos(x)`"),
+    (&["sign", "sgn"], "write `if x > 0 { 1 } else if x < 0 { -1 } else { 0 }`"),
     (
         &["get_rank", "get_world_size", "world_size", "device_count"],
         "the number of this rank is `rank`, that of all `world`",

@@ -88,31 +88,22 @@ impl<'a> Analyzer<'a> {
     fn declared_kernel(&mut self, decl: &'a Decl) -> Option<DeclaredKernel<'a>> {
         let DeclKind::Kernel { name, signature, fields, references, file } = &decl.kind else { return None };
         let text: Arc<str> = self.names.name(name.symbol).into();
-        let mut good = true;
-        let mut given: Vec<(&'static str, &'a Setting)> = Vec::new();
-        for setting in fields {
-            let key = self.names.name(setting.key.symbol).to_owned();
-            let Some(&field) = FIELDS.iter().find(|field| **field == key) else {
-                self.unknown_option(&text, key, &FIELDS, setting.key.span);
-                good = false;
-                continue;
-            };
-            if field == "reference" {
-                self.error(KernelError::Reference {
-                    name: text.to_string(),
-                    why: "is not an operation".to_owned(),
-                    help: "write an operation on the inputs of the kernel: `reference: map(2 * x)`".to_owned(),
-                    at: setting.value.span.into(),
-                });
-                good = false;
-            }
-            if let Some((_, first)) = given.iter().find(|(known, _)| *known == field) {
-                let first = first.key.span.into();
-                self.error(ModelError::GivenTwice { name: key, at: setting.key.span.into(), first });
-                good = false;
-            }
-            given.push((field, setting));
+        let has_known_fields = self.options_are_known(&text, fields, &FIELDS);
+        let mut good = has_known_fields;
+        if let Some(setting) = fields.iter().find(|setting| self.names.name(setting.key.symbol) == "reference") {
+            self.error(KernelError::Reference {
+                name: text.to_string(),
+                why: "is not an operation".to_owned(),
+                help: "write an operation on the inputs of the kernel: `reference: map(2 * x)`".to_owned(),
+                at: setting.value.span.into(),
+            });
+            good = false;
         }
+        let given: Vec<(&'static str, &'a Setting)> = fields
+            .iter()
+            .filter_map(|setting| Some((FIELDS.iter().find(|f| **f == self.names.name(setting.key.symbol))?, setting)))
+            .map(|(field, setting)| (*field, setting))
+            .collect();
         if let [first, second, ..] = references.as_slice() {
             let (at, first) = (second.span.into(), first.span.into());
             self.error(ModelError::GivenTwice { name: "reference".to_owned(), at, first });
@@ -121,7 +112,8 @@ impl<'a> Analyzer<'a> {
         let field = |wanted: &str| given.iter().find(|(field, _)| *field == wanted).map(|(_, setting)| &setting.value);
         let required = |this: &mut Self, wanted: &'static str, help: &'static str| {
             let found = field(wanted);
-            if found.is_none() {
+            // A field that is not known may be this one with a typing mistake.
+            if found.is_none() && has_known_fields {
                 let why = format!("lacks the field `{wanted}`");
                 this.error(KernelError::Field { name: text.to_string(), why, help, at: name.span.into() });
             }
@@ -334,6 +326,11 @@ impl<'a> Analyzer<'a> {
             },
             Some(entry) => match &entry.kind {
                 ExprKind::Text(entry) => entry.clone(),
+                ExprKind::Name(symbol) if self.scopes.get(*symbol).is_none() => {
+                    let function = self.names.name(*symbol);
+                    let (why, help) = ("has an `entry` without quotes", format!("write `entry: \"{function}\"`"));
+                    return wrong(self, why.to_owned(), help, "a text is needed", entry.span);
+                }
                 _ => {
                     let value = self.eval(entry);
                     return self.wrong_type("the name of a function, as a text", &value, entry.span);

@@ -376,6 +376,8 @@ impl<'a> Analyzer<'a> {
         let (outputs, names) = self.outputs_of(*label);
         match outputs.as_slice() {
             [only] => Some(*only),
+            // A statement that could not be parsed may write the output.
+            [] if !self.ast.unparsed.is_empty() => None,
             several => {
                 let (found, help) = match several.len() {
                     0 => {

@@ -143,8 +143,8 @@ pub(super) struct Mistakes {
     found: Vec<LocatedError>,
     /// Indices in `found`, by kind of error and location.
     known: FxHashMap<(Discriminant<ModelError>, usize), usize>,
-    /// Indices in `found` of unknown names, by their message.
-    unknown: FxHashMap<(Discriminant<ModelError>, String, Option<String>), usize>,
+    /// Indices in `found` of unknown names, by kind of error and name.
+    unknown: FxHashMap<(Discriminant<ModelError>, String), usize>,
     /// True while errors are not added.
     pub is_muted: bool,
     /// True while errors of slices are not added.
@@ -153,12 +153,12 @@ pub(super) struct Mistakes {
     pub raised: u64,
 }
 
-/// The key of an error about an unknown name: its message, which is the same at each location. `None` for other errors.
-fn unknown(error: &ModelError) -> Option<(Discriminant<ModelError>, String, Option<String>)> {
+/// The key of an error about an unknown name, which is reported at its first location. `None` for other errors.
+fn unknown(error: &ModelError) -> Option<(Discriminant<ModelError>, String)> {
     match error {
-        ModelError::UnknownName { name, help, .. }
-        | ModelError::UnknownOperation { name, help, .. }
-        | ModelError::UnknownFunction { name, help, .. } => Some((discriminant(error), name.clone(), help.clone())),
+        ModelError::UnknownName { name, .. }
+        | ModelError::UnknownOperation { name, .. }
+        | ModelError::UnknownFunction { name, .. } => Some((discriminant(error), name.clone())),
         _ => None,
     }
 }

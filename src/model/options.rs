@@ -1,9 +1,8 @@
 //! Evaluates and checks options of operations.
 
-use crate::base::SrcSpan;
 use crate::base::units::Dimension;
 use crate::ops::{Attr, Attrs, ElementCounts, Operation, OptionSpec, OptionType, Preset, usage};
-use crate::syntax::ast::{Call, Expr};
+use crate::syntax::ast::{Call, Expr, Setting};
 use crate::syntax::written;
 
 use super::analyzer::Analyzer;
@@ -12,25 +11,28 @@ use super::unknown::{LIST_OF_ELEMENTS, spatial_word_help};
 use super::value::Value;
 
 impl Analyzer<'_> {
+    /// Reports options of `of` that it does not have or that are given twice; false if there are any.
+    pub(super) fn options_are_known(&mut self, of: &str, settings: &[Setting], known: &[&str]) -> bool {
+        let mut good = true;
+        for (place, setting) in settings.iter().enumerate() {
+            let name = self.names.name(setting.key.symbol).to_owned();
+            if !known.contains(&name.as_str()) {
+                self.unknown_option(of, name, known, setting.key.span);
+                good = false;
+            } else if let Some(first) = settings[..place].iter().find(|one| one.key.symbol == setting.key.symbol) {
+                let first = first.key.span.into();
+                self.error(ModelError::GivenTwice { name, at: setting.key.span.into(), first });
+                good = false;
+            }
+        }
+        good
+    }
+
     /// Evaluates the options of a call into `attrs`. Returns false after an error, which has been reported.
     pub(super) fn op_options(&mut self, operation: &dyn Operation, call: &Call, attrs: &mut Attrs) -> bool {
         let options = operation.signature().options;
-        let mut good = true;
-        let mut given: Vec<(&'static str, SrcSpan)> = Vec::new();
-        for setting in &call.options {
-            let key = self.names.name(setting.key.symbol).to_owned();
-            let Some(option) = options.iter().find(|option| option.name == key) else {
-                let known: Vec<&str> = options.iter().map(|option| option.name).collect();
-                self.unknown_option(operation.name(), key, &known, setting.key.span);
-                good = false;
-                continue;
-            };
-            if let Some((_, first)) = given.iter().find(|(name, _)| *name == option.name) {
-                let first = (*first).into();
-                self.error(ModelError::GivenTwice { name: key, at: setting.key.span.into(), first });
-            }
-            given.push((option.name, setting.key.span));
-        }
+        let known: Vec<&str> = options.iter().map(|option| option.name).collect();
+        let mut good = self.options_are_known(operation.name(), &call.options, &known);
         for option in options {
             let setting = call.options.iter().find(|setting| self.names.name(setting.key.symbol) == option.name);
             let value = match (setting, &option.default) {

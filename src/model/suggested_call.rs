@@ -100,6 +100,10 @@ impl Analyzer<'_> {
                     help: Some(mended),
                 }
             }
+            None if (operation.signature().least()..=operation.signature().most()).contains(&call.inputs.len()) => {
+                let expected = "an output after an arrow";
+                ModelError::argument_count(of, expected, call.outputs.len(), call.span, mended)
+            }
             None => {
                 let expected = super::call::expected_inputs(operation);
                 ModelError::argument_count(of, expected, call.inputs.len(), call.span, mended)

@@ -30,7 +30,8 @@ pub enum TurnOrigin {
     },
 }
 
-/// The loop turns of a program. Kept only for programs with declared order, to report where an order is missing.
+/// The loop turns and calls of a program. Kept only where a later error may name them: in programs with declared order,
+/// and in those of several ranks.
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
     turns: Vec<Turn>,

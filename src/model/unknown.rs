@@ -3,6 +3,7 @@
 use crate::base::{DType, suggest};
 use crate::ops::{self, Category, OptionType};
 
+use super::figure::Figure;
 use super::statistic::Statistic;
 
 /// Help for a list in the place of a tensor.
@@ -377,7 +378,12 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
             "a program is the same on every machine: only `metric` and `expect` know the properties of the device"
                 .to_owned()
         }
-        NameRole::Any => format!("declare it above: `param {name} = 4`, `stream {name}` or `buffer {name}: f32[4]`"),
+        NameRole::Any if Figure::NAMES.contains(&name) => {
+            format!("`{name}` is a metric, which only `metric` and `expect` know: `expect {name} > 0`")
+        }
+        NameRole::Any => {
+            format!("declare it above: `param {name} = 4` for a number, `buffer {name}: f32[4]` for a tensor")
+        }
         NameRole::Operand if ["causal", "is_causal"].contains(&name) => {
             "it is an option of `attention`: `causal: true`".to_owned()
         }

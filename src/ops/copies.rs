@@ -142,7 +142,7 @@ impl Operation for Copy {
         if list.is_some() {
             call.output(0, from.dtype, copied)?;
         } else if from.dtype != to.dtype || from.elements() != to.elements() {
-            let expected = format!("{} elements of {}", from.elements(), from.dtype);
+            let expected = format!("{} of {}", crate::base::counted(from.elements() as usize, "element"), from.dtype);
             return Err(call.bad_output(&target, expected, collectives::in_elements(to)));
         }
         if direction(from, to).is_none() {

@@ -147,7 +147,7 @@ pub enum OpError {
 
 /// The element type of a tensor's text, such as `f32` of `f32[2, 4]` and of `16 f32`.
 fn element_type(tensor: &str) -> &str {
-    let before_dims = tensor.split('[').next().unwrap_or_default();
+    let before_dims = tensor.split(['[', ',']).next().unwrap_or_default();
     before_dims.rsplit(' ').next().unwrap_or_default()
 }
 

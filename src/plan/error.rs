@@ -1,6 +1,6 @@
 //! Errors about the order of operations, within a rank and between ranks.
 
-use miette::{Diagnostic, SourceSpan};
+use miette::{Diagnostic, LabeledSpan, SourceSpan};
 use thiserror::Error;
 
 /// An error about the order of operations.
@@ -32,6 +32,9 @@ pub enum PlanError {
         second_stream: Box<str>,
         /// Clause about the iteration of the second operation; empty if it is that of the first.
         second_when: &'static str,
+        /// Calls of the definitions that contain the operations.
+        #[label(collection)]
+        calls: Vec<LabeledSpan>,
     },
 
     #[error("more than {limit} pairs of slices of `{memory}` have elements in common")]
@@ -63,6 +66,9 @@ pub enum PlanError {
         second_at: Option<SourceSpan>,
         there: String,
         help: String,
+        /// Calls of the definitions that contain the operations.
+        #[label(collection)]
+        calls: Vec<LabeledSpan>,
     },
 
     #[error("rank {rank} waits for rank {other}, which never {verb}")]
@@ -78,6 +84,9 @@ pub enum PlanError {
         #[label("the last of its kind on rank {other}")]
         last: Option<SourceSpan>,
         help: String,
+        /// Calls of the definitions that contain the operation.
+        #[label(collection)]
+        calls: Vec<LabeledSpan>,
     },
 
     #[error("{who}")]
@@ -93,5 +102,8 @@ pub enum PlanError {
         second_at: Option<SourceSpan>,
         there: String,
         help: &'static str,
+        /// Calls of the definitions that contain the operations.
+        #[label(collection)]
+        calls: Vec<LabeledSpan>,
     },
 }

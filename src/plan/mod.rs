@@ -4,6 +4,7 @@
 
 mod accesses;
 mod affine;
+mod callers;
 mod clock;
 mod clocks;
 mod critical_path;

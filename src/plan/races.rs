@@ -8,6 +8,7 @@ use crate::base::{SrcSpan, StreamId, ViewId};
 use crate::model::{Op, Program, Sync};
 
 use super::accesses::{Access, Accesses, IssuedOp};
+use super::callers::call_labels;
 use super::clocks::{Clocks, QueuePosition};
 use super::error::PlanError;
 use super::graph::{Hazard, Plan};
@@ -141,9 +142,9 @@ impl Races<'_> {
 
 impl Race {
     fn error(&self, program: &Program, missing: String) -> PlanError {
-        let op = |at: IssuedOp| program.cycle[at.iteration() as usize % program.cycle.len()].op(at.op);
+        let step = |at: IssuedOp| &program.cycle[at.iteration() as usize % program.cycle.len()];
         let Collision { first: first_at, second: second_at } = self.collisions[0];
-        let (first, second) = (op(first_at), op(second_at));
+        let (first, second) = (step(first_at).op(first_at.op), step(second_at).op(second_at.op));
         let stream = |op: &Op| program.streams[op.stream.index()].name.as_str().into();
         PlanError::Race {
             missing: missing.into(),
@@ -163,6 +164,7 @@ impl Race {
                 1 => ", in the next iteration",
                 _ => ", in a later iteration",
             },
+            calls: call_labels([first_at, second_at].map(|at| (program, step(at), at.op))),
         }
     }
 }

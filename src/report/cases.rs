@@ -65,6 +65,7 @@ pub fn check(header: &CasesHeader, case: &Case, figures: String) -> Check {
         outcome,
         kind: case.status.name(),
         why: case.reason.clone().unwrap_or_default(),
+        place: None,
         figures,
         seconds: Some(case.seconds),
     }

@@ -126,7 +126,16 @@ fn checks(comparison: &Comparison, against: &SideComparison) -> Vec<Check> {
             _ => (Outcome::Passed, String::new(), sentence(row)),
         };
         let kind = if pair.refused.is_empty() { row.verdict.name() } else { "refused" };
-        Check { class: pair.case.clone(), name: row.metric.clone(), outcome, kind, why, figures, seconds: None }
+        Check {
+            class: pair.case.clone(),
+            name: row.metric.clone(),
+            outcome,
+            kind,
+            why,
+            place: None,
+            figures,
+            seconds: None,
+        }
     };
     let missing = |unmatched: &UnmatchedCase| Check {
         class: unmatched.case.clone(),
@@ -134,6 +143,7 @@ fn checks(comparison: &Comparison, against: &SideComparison) -> Vec<Check> {
         outcome: if comparison.misses() { Outcome::Failed } else { Outcome::Skipped },
         kind: "missing",
         why: unmatched.why.clone().unwrap_or_else(|| "the other side has no such case".to_owned()),
+        place: None,
         figures: String::new(),
         seconds: None,
     };

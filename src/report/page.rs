@@ -86,6 +86,8 @@ pub struct Check {
     pub kind: &'static str,
     /// The reason why the check did not pass; empty if it passed.
     pub why: String,
+    /// The source location that the check is about, as `FILE:LINE:COLUMN`; `None` if there is none.
+    pub place: Option<String>,
     /// The figures of the result in one line.
     pub figures: String,
     /// The duration of the check's run; `None` if it is not known.

@@ -62,12 +62,19 @@ fn word(expectation: &ExpectationRecord) -> &'static str {
 }
 
 fn expectation(record: &RunRecord, variant: &Variant, expected: &ExpectationRecord) -> String {
-    let why = expected.why.as_ref().map(|why| format!(": no value, since {why}")).unwrap_or_default();
-    format!("{} ({}): {} ({}){why}", word(expected), variant_name(record, variant), expected.text, expected.place)
+    let reason = reason(expected).map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("{} ({}): {} ({}){reason}", word(expected), variant_name(record, variant), expected.text, expected.place)
+}
+
+/// Why an expectation failed: the figure without a value, or the values; `None` if it did not fail.
+fn reason(expected: &ExpectationRecord) -> Option<String> {
+    let missing = expected.why.as_ref().map(|why| format!("no value, since {why}"));
+    missing.or_else(|| expected.found.clone())
 }
 
 fn check(record: &RunRecord, variant: &Variant, expected: &ExpectationRecord) -> Check {
     let kind = word(expected);
+    let reason = reason(expected).map(|reason| format!("{}: {reason}", expected.text));
     Check {
         class: record.workload.name.clone(),
         name: format!("{}, {}", expected.text, variant_name(record, variant)),
@@ -77,7 +84,12 @@ fn check(record: &RunRecord, variant: &Variant, expected: &ExpectationRecord) ->
             _ => Outcome::Skipped,
         },
         kind,
-        why: if kind == "passed" { String::new() } else { expected.place.clone() },
+        why: match reason {
+            _ if kind == "passed" => String::new(),
+            Some(reason) => format!("{reason} ({})", expected.place),
+            None => expected.place.clone(),
+        },
+        place: Some(expected.place.clone()),
         figures: String::new(),
         seconds: None,
     }

@@ -306,9 +306,12 @@ fn replace_block<'a>(mut new: Block) -> impl FnMut(ChildMut<'a>) {
 
 /// Visits every expression of a file, and every part of each.
 pub fn exprs<'a>(ast: &'a Ast, visit: &mut impl FnMut(&'a Expr)) {
-    for decl in &ast.decls {
-        decl.children(&mut |child| child_exprs(child, visit));
-    }
+    ast.decls.iter().for_each(|decl| decl_exprs(decl, visit));
+}
+
+/// Visits every expression of a declaration, and every part of each.
+pub fn decl_exprs<'a>(decl: &'a Decl, visit: &mut impl FnMut(&'a Expr)) {
+    decl.children(&mut |child| child_exprs(child, visit));
 }
 
 fn child_exprs<'a>(child: Child<'a>, visit: &mut dyn FnMut(&'a Expr)) {

@@ -22,6 +22,7 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::{CUcontext, CUdevice};
 
 use crate::backend::collective::Collectives;
+use crate::backend::gpu::rtc::NotCompiled;
 use crate::backend::gpu::tracer::Tracer;
 use crate::backend::gpu::{Api, NoDriver, check_index};
 use crate::backend::libraries::{NotOpened, SearchPaths, once, text};
@@ -49,11 +50,14 @@ fn versioned(stem: &str, driver_major: i32) -> Vec<String> {
     names
 }
 
-/// Compiles a kernel to machine code for `architecture`, such as `sm_90`, without a device. The error is the reason in
-/// words.
-pub fn compile(paths: &SearchPaths, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, String> {
-    let nvrtc = Nvrtc::open(paths, NEWEST).map_err(|error| error.to_string())?;
-    nvrtc.compile(source, architecture)
+/// Compiles a kernel to machine code for `architecture`, such as `sm_90`, without a device.
+///
+/// # Errors
+///
+/// There is no compiler, or it refuses the code.
+pub fn compile(paths: &SearchPaths, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, NotCompiled> {
+    let nvrtc = Nvrtc::open(paths, NEWEST).map_err(|error| NotCompiled::NoCompiler(error.to_string()))?;
+    nvrtc.compile(source, architecture).map_err(NotCompiled::Refused)
 }
 
 /// The error for a library that could not be opened. `install` is a shell command.

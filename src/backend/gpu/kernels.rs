@@ -201,19 +201,12 @@ fn compile<A: Api>(
         Err(log) => {
             let RequestedKernel { what, span, declared, .. } = &wanted[index];
             Err(match declared {
-                Some(declared) => not_compiled(declared, &log),
+                Some(Declared { code, name }) => ExecError::user_kernel(name, code, &log),
                 None => ExecError::Kernel { what: (*what).to_owned(), log, at: (*span).into() },
             })
         }
     });
     codes.collect()
-}
-
-/// The error for the code of a declared kernel, at the line that the compiler names first.
-fn not_compiled(Declared { code, name }: &Declared, log: &str) -> ExecError {
-    let at = code.located(log);
-    let log = format!("the code must define `{}`; output of the compiler:\n{log}", code.head);
-    ExecError::UserKernel { name: name.to_string(), log, at: at.into() }
 }
 
 /// The error for the code of a declared kernel that the driver rejects.

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::backend::collective::Collectives;
+use crate::backend::gpu::rtc::NotCompiled;
 use crate::backend::gpu::{Api, NoDriver, check_index};
 use crate::backend::libraries::{NotOpened, SearchPaths, once};
 use crate::exec::{ExecError, Fault};
@@ -55,11 +56,14 @@ pub fn find(paths: &SearchPaths) -> Result<u32, NoDriver> {
     }
 }
 
-/// Compiles a kernel to machine code for `architecture`, such as `gfx942`, without a device. The error is the reason in
-/// words.
-pub fn compile(paths: &SearchPaths, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, String> {
-    let hiprtc = Hiprtc::open(paths, None, None).map_err(|error| error.to_string())?;
-    hiprtc.compile(source, architecture)
+/// Compiles a kernel to machine code for `architecture`, such as `gfx942`, without a device.
+///
+/// # Errors
+///
+/// There is no compiler, or it refuses the code.
+pub fn compile(paths: &SearchPaths, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, NotCompiled> {
+    let hiprtc = Hiprtc::open(paths, None, None).map_err(|error| NotCompiled::NoCompiler(error.to_string()))?;
+    hiprtc.compile(source, architecture).map_err(NotCompiled::Refused)
 }
 
 /// Path of the management library; an error if it lacks a function.

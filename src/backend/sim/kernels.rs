@@ -3,28 +3,41 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::backend::gpu::rtc::NotCompiled;
 use crate::base::{Bytes, counted};
-use crate::exec::Image;
+use crate::config::Profile;
+use crate::exec::{ExecError, Image};
 use crate::ops::{Cost, KernelSource, Resources, UserKernel, user_kernel};
 
-/// Compiles a kernel for the simulated device. The error is the reason why it cannot.
-pub type Compile = Arc<dyn Fn(&KernelSource) -> Result<Vec<u8>, String> + Send + Sync>;
+/// Compiles a kernel for the simulated device.
+pub type Compile = Arc<dyn Fn(&KernelSource) -> Result<Vec<u8>, NotCompiled> + Send + Sync>;
 
 /// Sets the resources of declared kernels with a source text from compiled code, if there is a compiler. Returns a note
 /// on each.
-pub fn resources(images: &mut [Image], compile: Option<&Compile>) -> Vec<String> {
-    let mut compiled: BTreeMap<(String, String), Result<Resources, String>> = BTreeMap::new();
+///
+/// # Errors
+///
+/// The compiler refuses a kernel, or a block of it needs more than the device has.
+pub fn resources(images: &mut [Image], compile: Option<&Compile>, profile: &Profile) -> Result<Vec<String>, ExecError> {
+    let mut compiled: BTreeMap<(String, String), Result<Resources, NotCompiled>> = BTreeMap::new();
     let mut notes = Vec::new();
     for work in images.iter_mut().flat_map(|image| &mut image.works) {
         let Some(kernel) = user_kernel(&work.spec).cloned() else { continue };
-        let found = kernel.code.resources.map_or_else(
-            || {
+        let found = match kernel.code.resources {
+            Some(resources) => Ok(resources),
+            None => {
                 let source = &kernel.code.source;
                 let key = (source.name.clone(), source.text.clone());
-                compiled.entry(key).or_insert_with(|| read(source, compile)).clone()
-            },
-            Ok,
-        );
+                match compiled.entry(key).or_insert_with(|| read(source, compile)) {
+                    Ok(resources) => Ok(*resources),
+                    Err(NotCompiled::NoCompiler(why)) => Err(why.clone()),
+                    Err(NotCompiled::Refused(log)) => {
+                        return Err(ExecError::user_kernel(&kernel.name, &kernel.code, log));
+                    }
+                }
+            }
+        };
+        check_limits(&kernel, found.as_ref().ok(), profile)?;
         if let Ok(found) = found {
             let kernel = kernel.clone().with_resources(found);
             work.spec = Arc::new(kernel.call(work.spec.inputs.clone(), work.spec.outputs.clone()));
@@ -35,7 +48,22 @@ pub fn resources(images: &mut [Image], compile: Option<&Compile>) -> Vec<String>
             notes.push(note);
         }
     }
-    notes
+    Ok(notes)
+}
+
+/// Fails if a block of a kernel needs more registers or shared memory than the device gives one.
+fn check_limits(kernel: &UserKernel, found: Option<&Resources>, profile: &Profile) -> Result<(), ExecError> {
+    let failed = |why: String, help: String| {
+        let at = kernel.code.at.into();
+        Err(ExecError::KernelLimit { name: kernel.name.to_string(), why, help, at })
+    };
+    let shared = u64::from(kernel.shared) + found.map_or(0, |found| u64::from(found.shared));
+    if let Some(limit) = profile.block_shared().filter(|limit| shared > *limit) {
+        let why =
+            format!("a block needs {} of shared memory, and has {} on {}", Bytes(shared), Bytes(limit), profile.name);
+        return failed(why, "lower `shared`, or the arrays that the code declares".to_owned());
+    }
+    Ok(())
 }
 
 /// Returns the note on the resources from which a kernel's time follows. `fit` is the number of blocks that fit a
@@ -62,12 +90,14 @@ fn note(kernel: &UserKernel, found: &Result<Resources, String>, fit: u32) -> Str
     format!("kernel `{}`: {resources}{moved}", kernel.name)
 }
 
-fn read(source: &KernelSource, compile: Option<&Compile>) -> Result<Resources, String> {
+fn read(source: &KernelSource, compile: Option<&Compile>) -> Result<Resources, NotCompiled> {
+    let unknown = |why: &str| NotCompiled::NoCompiler(why.to_owned());
     if source.code.is_some() {
-        return Err("its file does not say them".to_owned());
+        return Err(unknown("its file does not say them"));
     }
-    let Some(compile) = compile else { return Err("its source is compiled with `--allow-kernels` alone".to_owned()) };
-    let first = |log: String| log.lines().next().unwrap_or_default().to_owned();
-    let code = compile(source).map_err(first)?;
-    Resources::of(&code, &source.name).ok_or_else(|| "its compiled code does not say them".to_owned())
+    let Some(compile) = compile else {
+        return Err(unknown("its source is compiled with `--allow-kernels` alone"));
+    };
+    let code = compile(source)?;
+    Resources::of(&code, &source.name).ok_or_else(|| unknown("its compiled code does not say them"))
 }

@@ -74,7 +74,7 @@ impl Backend for Sim {
 
     fn open(&self, mut images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
         check_peers(&images)?;
-        let mut notes = kernels::resources(&mut images, self.compile.as_ref());
+        let mut notes = kernels::resources(&mut images, self.compile.as_ref(), &self.profile)?;
         if images.iter().any(|image| image.bytes[Space::Managed.index()] > 0) {
             notes.push("the time in which pages of `managed` memory move is not modelled".to_owned());
         }

@@ -31,6 +31,9 @@ pub(super) fn judged(mut record: RunRecord, scenario: Option<&Scenario>) -> RunR
                 place: "scenario".to_owned(),
                 verdict: verdict.to_owned(),
                 why: None,
+                found: limited(variant, name)
+                    .filter(|_| verdict == "failed")
+                    .map(|(_, text)| format!("`{name}` is {text}")),
             });
         }
     }
@@ -114,20 +117,24 @@ pub fn check_span(what: &str, name: &str, span: &QuantityRange, loaded: &Loaded)
     Err(InputError::bad_value(&format!("the {what} `{name}`"), &span.to_string(), &why, &help))
 }
 
+/// The value of a metric, or of `time`, the median, in SI units with its text; `None` if it is not there.
+fn limited(variant: &Variant, name: &str) -> Option<(Option<f64>, String)> {
+    if name == "time" {
+        let median = variant.time.p50_ns?;
+        return Some((Some(median.seconds()), median.to_string()));
+    }
+    let metric = variant.metrics.iter().find(|metric| metric.name == *name)?;
+    Some((metric.value, metric.text.clone()))
+}
+
 /// Describes how a variant violates the limit on a metric, or on `time`, its median; `None` if it does not.
 pub fn broken(variant: &Variant, name: &str, span: &QuantityRange) -> Option<String> {
-    let (value, text) = match name {
-        "time" => {
-            let median = variant.time.p50_ns?;
-            (Some(median.seconds()), median.to_string())
+    let (value, text) = match variant.metrics.iter().find(|metric| metric.name == *name) {
+        Some(metric) if name != "time" && !span.fits(&metric.unit) => {
+            return Some(format!("limit on {name}: {span} is in another unit than {}", metric.text));
         }
-        name => match variant.metrics.iter().find(|metric| metric.name == *name) {
-            Some(metric) if !span.fits(&metric.unit) => {
-                return Some(format!("limit on {name}: {span} is in another unit than {}", metric.text));
-            }
-            Some(metric) => (metric.value, metric.text.clone()),
-            None => return Some(format!("limit on {name}: the workload has no such metric")),
-        },
+        None if name != "time" => return Some(format!("limit on {name}: the workload has no such metric")),
+        _ => limited(variant, name)?,
     };
     let is_in_range = value.is_some_and(|value| span.holds(value));
     let launch = launched(&variant.launch);

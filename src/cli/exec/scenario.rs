@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use super::args::{ExecArgs, exec_args};
-use crate::cli::error::{CliError, InputError};
+use crate::cli::error::CliError;
 use crate::cli::load::{self, FileKind};
 use crate::cli::placed::{self, Given};
 use crate::cli::{container, project, scenario};
-use crate::config::{BackendSetting, ConfigError, Field, Scenario};
+use crate::config::{BackendSetting, Field, Scenario};
 
 /// Returns the arguments with their file name resolved and, if the file is a scenario, completed by its fields.
 pub(super) fn with_scenario(mut args: ExecArgs) -> Result<ExecArgs, CliError> {
@@ -34,11 +34,7 @@ pub(super) fn placed(error: CliError, args: &ExecArgs) -> CliError {
     let (Some(scenario), Some(path)) = (&args.scenario, &args.scenario_file) else { return error };
     let Ok(text) = load::read(path, FileKind::Scenario) else { return error };
     let name = path.display().to_string();
-    let (_, mut mistakes) = Scenario::read(&name, &text);
-    if let CliError::Input(error @ InputError::UnknownWorkload { .. }) = error {
-        mistakes.add(&["workload"], error);
-        return ConfigError::File(Box::new(mistakes)).into();
-    }
+    let (_, mistakes) = Scenario::read(&name, &text);
     placed::in_file(error, (&name, &text), &|given| match given {
         Given::Preset if args.workload.preset == scenario.preset => mistakes.place(&["preset"]),
         Given::Param("streams", value) if scenario.streams.is_some_and(|count| count.to_string() == value) => {

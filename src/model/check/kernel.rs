@@ -1,10 +1,22 @@
-//! Checks names in declarations of kernels.
+//! Checks names in declarations of kernels and signatures.
 
 use crate::syntax::ast::*;
 
 use super::{Checker, Locals};
 
 impl<'a> Checker<'a> {
+    /// Checks the names of a definition's inputs and outputs.
+    pub(super) fn signature(&mut self, signature: &'a Signature) {
+        for list in [&signature.inputs, &signature.outputs] {
+            for (place, param) in list.iter().enumerate() {
+                self.builtin(param.name);
+                if let Some(first) = list[..place].iter().find(|other| other.name.symbol == param.name.symbol) {
+                    self.redefined(param.name, first.name.span);
+                }
+            }
+        }
+    }
+
     /// Checks the types, fields and reference of a kernel. Its arguments and sizes are visible in them.
     pub(super) fn kernel(&mut self, signature: &'a Signature, fields: &'a [Setting], references: &'a [Call]) {
         let params = signature.inputs.iter().chain(&signature.outputs);
@@ -20,8 +32,12 @@ impl<'a> Checker<'a> {
                 None => self.locals.add(true, name.symbol, name.span),
             }
         }
-        params.filter_map(|param| param.ty.as_ref()).for_each(|ty| self.expr(ty));
-        fields.iter().for_each(|field| self.expr(&field.value));
+        // A list is no type, which the analysis reports; its sizes are unknown.
+        let types = params.filter_map(|param| param.ty.as_ref()).filter(|ty| !matches!(ty.kind, ExprKind::List(_)));
+        types.for_each(|ty| self.expr(ty));
+        // The analysis reports an entry without quotes.
+        let fields = fields.iter().filter(|field| self.names.name(field.key.symbol) != "entry");
+        fields.map(|field| &field.value).collect::<Vec<_>>().into_iter().for_each(|value| self.expr(value));
         references.iter().for_each(|reference| self.call(reference));
         self.locals = Locals::default();
     }

@@ -4,7 +4,8 @@ use crate::base::{DType, SrcSpan, Symbol};
 use crate::model::callee::GRADIENT;
 use crate::model::error::ModelError;
 use crate::model::unknown::{self, NameRole};
-use crate::syntax::ast::Call;
+use crate::syntax::ast::{Call, StmtKind};
+use crate::syntax::walk;
 
 use super::{BUILTINS, Checker};
 
@@ -57,10 +58,16 @@ impl Checker<'_> {
             );
             return ModelError::UnknownName { name, at: at.into(), help: Some(help) };
         }
-        if matches!(self.place, NameRole::Label) && self.setup_labels.contains_key(&symbol) {
-            let help = format!(
-                "`{name}` is a label of `setup`, which ends before the first iteration begins: leave `after {name}` out"
-            );
+        if self.setup_labels.contains_key(&symbol) {
+            let help = match self.place {
+                NameRole::Label => format!("leave `after {name}` out"),
+                _ => "let it write a declared buffer, and read that".to_owned(),
+            };
+            let help = format!("`{name}` is a label of `setup`, which ends before the first iteration begins: {help}");
+            return ModelError::UnknownName { name, at: at.into(), help: Some(help) };
+        }
+        if self.is_of_a_loop(symbol) {
+            let help = format!("`{name}` is the variable of a `for`, known only between its braces: move this there");
             return ModelError::UnknownName { name, at: at.into(), help: Some(help) };
         }
         if self.defs.contains_key(&symbol) {
@@ -72,6 +79,15 @@ impl Checker<'_> {
         let known = known.chain(["true", "false"]).chain(symbols.map(|symbol| self.names.name(*symbol)));
         let help = unknown::help(&name, self.place, known);
         ModelError::UnknownName { name, at: at.into(), help: Some(help) }
+    }
+
+    /// Whether a loop of the file has a variable of that name.
+    fn is_of_a_loop(&self, symbol: Symbol) -> bool {
+        let mut found = false;
+        walk::stmts(self.ast, &mut |stmt| {
+            found |= matches!(&stmt.kind, StmtKind::For { variable, .. } if variable.symbol == symbol);
+        });
+        found
     }
 
     /// The role of the first input, which may be a label.

@@ -7,7 +7,6 @@ use crate::syntax::ast::{Call, Expr};
 
 use super::super::analyzer::Analyzer;
 use super::super::callee::GRADIENT;
-use super::super::error::ModelError;
 use super::super::value::Value;
 
 /// Options of a `grad`.
@@ -39,13 +38,11 @@ impl Analyzer<'_> {
     /// Evaluates the options; `None` after an error.
     pub(super) fn gradient_options(&mut self, call: &Call) -> Option<GradientOptions> {
         let mut options = GradientOptions { accumulate: Accumulate::All(false), quantize: None };
-        for (place, setting) in call.options.iter().enumerate() {
-            let name = self.names.name(setting.key.symbol).to_owned();
-            if let Some(first) = call.options[..place].iter().find(|other| other.key.symbol == setting.key.symbol) {
-                let first = first.key.span.into();
-                return self.fail(ModelError::GivenTwice { name, at: setting.key.span.into(), first });
-            }
-            match name.as_str() {
+        if !self.options_are_known(GRADIENT, &call.options, &["accumulate", "quantize"]) {
+            return None;
+        }
+        for setting in &call.options {
+            match self.names.name(setting.key.symbol) {
                 "accumulate" => options.accumulate = self.accumulate(call, &setting.value)?,
                 "quantize" => {
                     let help =
@@ -54,10 +51,7 @@ impl Analyzer<'_> {
                     let word = self.word_or_help(&setting.value, &["none", "e4m3", "e5m2"], Some(help))?;
                     options.quantize = DType::from_name(word);
                 }
-                _ => {
-                    self.unknown_option(GRADIENT, name, &["accumulate", "quantize"], setting.key.span);
-                    return None;
-                }
+                _ => unreachable!("other options have been refused"),
             }
         }
         Some(options)

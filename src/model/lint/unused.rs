@@ -17,16 +17,20 @@ const MAIN: &str = "main";
 /// same name, its uses count for the outer name too, to avoid false warnings.
 pub(super) fn names(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarning>) {
     let mut used: FxHashSet<Symbol> = FxHashSet::default();
-    walk::exprs(ast, &mut |expr| match &expr.kind {
-        ExprKind::Name(symbol) => drop(used.insert(*symbol)),
-        ExprKind::Call { callee, .. } => drop(used.insert(callee.symbol)),
-        _ => {}
-    });
-    walk::stmts(ast, &mut |stmt| {
-        if let StmtKind::Call(call) = &stmt.kind {
-            used.extend(call.callee.first().map(|callee| callee.symbol));
-        }
-    });
+    // A module does not see the names of the file that uses it.
+    for decl in ast.decls.iter().filter(|decl| !is_of_module(ast, decl)) {
+        walk::decl_exprs(decl, &mut |expr| match &expr.kind {
+            ExprKind::Name(symbol) => drop(used.insert(*symbol)),
+            ExprKind::Call { callee, .. } => drop(used.insert(callee.symbol)),
+            _ => {}
+        });
+        let Some(body) = decl.body() else { continue };
+        walk::block(body, &mut |stmt| {
+            if let StmtKind::Call(call) = &stmt.kind {
+                used.extend(call.callee.first().map(|callee| callee.symbol));
+            }
+        });
+    }
     let mut check = |what: &'static str, name: Name| {
         let text = ast.names.name(name.symbol);
         // Other files may use the declarations of a module that this file does not use.
@@ -59,6 +63,16 @@ pub(super) fn names(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarnin
         StmtKind::Buffer(buffer) => buffer.families.iter().for_each(|family| check("buffer", family.name)),
         _ => {}
     });
+}
+
+/// Whether a declaration comes from a module.
+fn is_of_module(ast: &Ast, decl: &Decl) -> bool {
+    let name = match &decl.kind {
+        DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. } => *name,
+        DeclKind::Let(binding) => binding.name,
+        _ => return false,
+    };
+    names_module(ast.names.name(name.symbol))
 }
 
 /// True if any operation runs on the stream [`MAIN`].

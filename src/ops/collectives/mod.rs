@@ -16,7 +16,7 @@ pub use gather::Copying;
 pub use reduce::Reducing;
 pub use transfer::{Barrier, Transfer};
 
-use crate::base::{GroupId, MAX_RANKS};
+use crate::base::{GroupId, MAX_RANKS, counted};
 
 use super::*;
 
@@ -62,7 +62,7 @@ fn needs_contiguous_device_memory(call: &Call) -> Result<(), OpError> {
 pub(super) fn in_elements(tensor: &Tensor) -> String {
     match tensor.dims.len() {
         1 => tensor.to_string(),
-        _ => format!("{tensor}, which has {} elements", tensor.elements()),
+        _ => format!("{tensor}, which has {}", counted(tensor.elements() as usize, "element")),
     }
 }
 

@@ -45,6 +45,11 @@ fn moments(count: u64) -> Expression {
     })
 }
 
+/// Number of arithmetic operations for each element: both sums of its channel, then its normalization.
+pub(super) fn operations(spec: &Spec) -> [f64; 2] {
+    [f64::from(terms().flops()) + 2.0, f64::from(normalized(spec).flops())]
+}
+
 /// Returns a normalized element as an expression of `x`, mean, variance, and weight and bias if present.
 fn normalized(spec: &Spec) -> Expression {
     let formula = Formula::default();

@@ -7,6 +7,7 @@
 
 use super::super::kernel::{c_type, launch, param, u64_param};
 use super::super::occupancy::{CACHE, UNITS, WARP, resident_blocks, share_with};
+use super::batch::operations;
 use super::channel::{ChannelOperands, PUT};
 use super::*;
 
@@ -154,9 +155,10 @@ impl Columns {
             instructions: (EACH + PER_PACK / self.pack as f64) * elements + PER_COLUMN * columns,
             blocks: self.blocks(),
             share: share_with(self.threads(), REGISTERS),
-            ..spec.streaming_cost(4.0 * elements, 1)
+            ..Cost::default()
         };
-        let adds = Cost { read: reads, written: sums, ..pass };
+        let [summing, normalizing] = operations(spec).map(|each| each * elements);
+        let adds = Cost { flops: summing, read: reads, written: sums, ..pass };
         let combines = Cost {
             read: sums,
             written: Spec::bytes_of(&spec.outputs[1..]),
@@ -165,6 +167,7 @@ impl Columns {
             ..Cost::default()
         };
         let normalizes = Cost {
+            flops: normalizing,
             special: columns,
             read: Spec::bytes_of(&spec.inputs[1..]),
             written: Spec::bytes_of(&spec.outputs[..1]),

@@ -133,5 +133,6 @@ fn other_mesh(ranks: &[RankPlan]) -> Option<PlanError> {
         second_at: None,
         there: String::new(),
         help: "the factors of a mesh may not depend on `rank`".to_owned(),
+        calls: Vec::new(),
     })
 }

@@ -1,10 +1,12 @@
 //! Errors for mismatched or deadlocked ranks, which show the operations of two of them.
 
+use miette::LabeledSpan;
 use rustc_hash::FxHashMap;
 
 use crate::base::{OpId, SrcSpan};
 use crate::ops::{Collective, CollectiveKind};
 use crate::plan::PlanError;
+use crate::plan::callers::call_labels;
 
 use super::calls::CommunicatorKey;
 use super::progress::{CollectiveCall, OperationRun, RankSimulation};
@@ -30,8 +32,7 @@ enum Missing {
 pub fn differ(progress: &RankSimulation, first: CollectiveCall, second: CollectiveCall) -> PlanError {
     let (a, b) = (progress.call(first), progress.call(second));
     let (group, stream) = place(progress, first);
-    let alike =
-        || "all ranks of a group must make the same call; only the elements of its tensors may differ".to_owned();
+    let alike = || "all ranks of a group must make the same call; only the values in its tensors may differ".to_owned();
     let (what, help) = if a.kind != b.kind && !a.is_transfer() {
         let help = format!(
             "every rank of `{group}` has to make the same calls in the same order on stream `{stream}`: if a branch \
@@ -59,8 +60,9 @@ pub fn differ(progress: &RankSimulation, first: CollectiveCall, second: Collecti
         [format!("rank {}: {}", ranks[0], describe(a)), format!("rank {}: {}", ranks[1], describe(b))]
     });
     let (here, second_at, there) = labels_at(spans, texts);
+    let calls = calls(progress, &[first.0, second.0]);
     let (first, second) = (ranks[0], ranks[1]);
-    PlanError::Differ { first, second, what, at: spans[0].into(), here, second_at, there, help }
+    PlanError::Differ { first, second, what, at: spans[0].into(), here, second_at, there, help, calls }
 }
 
 /// Texts about the number of elements that one rank sends and the other one expects; `None` if the numbers are equal.
@@ -192,8 +194,8 @@ fn unmatched(progress: &RankSimulation, wait: &Wait, last: Option<OperationRun>)
             format!("write `send(x, to: …)` for rank {other}, on stream `{stream}` too, or leave the `recv` out")
         }
         _ => format!(
-            "every rank of `{group}` has to make the same calls in the same order on stream `{stream}`, whatever \
-             `if rank == 0` says: move the call out of the branch"
+            "every rank of `{group}` has to make the same calls in the same order on stream `{stream}`: move \
+             the call out of the branch or loop that depends on the rank"
         ),
     });
     let at = span(progress, wait.side.0);
@@ -210,6 +212,7 @@ fn unmatched(progress: &RankSimulation, wait: &Wait, last: Option<OperationRun>)
         at: at.into(),
         last: last.map(Into::into),
         help,
+        calls: calls(progress, &[wait.side.0]),
     }
 }
 
@@ -283,7 +286,8 @@ fn circle(progress: &RankSimulation, waits: &[Wait]) -> PlanError {
         Some(second) => labels_at([at, span(progress, second.side.0)], [text(&waits[0]), text(second)]),
         None => (text(&waits[0]), None, String::new()),
     };
-    PlanError::Deadlock { who, at: at.into(), here, second_at, there, help }
+    let shown: Vec<OperationRun> = waits.iter().take(2).map(|wait| wait.side.0).collect();
+    PlanError::Deadlock { who, at: at.into(), here, second_at, there, help, calls: calls(progress, &shown) }
 }
 
 /// Whether a call is a copy to another rank.
@@ -298,6 +302,11 @@ fn labels_at(spans: [SrcSpan; 2], texts: [String; 2]) -> (String, Option<miette:
         true => (format!("{here}; {there}"), None, String::new()),
         false => (here, Some(spans[1].into()), there),
     }
+}
+
+fn calls(progress: &RankSimulation, nodes: &[OperationRun]) -> Vec<LabeledSpan> {
+    let ops = nodes.iter().map(|&node| (progress.tables.of(node.rank).program, progress.step(node), node.op));
+    call_labels(ops)
 }
 
 fn span(progress: &RankSimulation, node: OperationRun) -> SrcSpan {

@@ -282,8 +282,18 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             format!("a buffer's space stands behind `in`: `buffer x: f32[8] in {}`", space.unwrap_or("device"))
         }
         _ if !first_on_line && word == "as" && used_module(text, at).is_some() => {
-            let path = used_module(text, at).unwrap_or_default().replace("::", ".");
-            let module = path.rsplit('.').next().unwrap_or(&path);
+            let path = used_module(text, at).unwrap_or_default();
+            let (path, module) = match path.strip_prefix('"').and_then(|path| path.strip_suffix('"')) {
+                Some(file) => {
+                    let name = file.rsplit('/').next().unwrap_or(file);
+                    (path.to_owned(), name.strip_suffix(".aorta").unwrap_or(name).to_owned())
+                }
+                None => {
+                    let path = path.replace("::", ".");
+                    let module = path.rsplit('.').next().unwrap_or(&path).to_owned();
+                    (path, module)
+                }
+            };
             format!("a module has the name of its file: write `use {path}`, and then `{module}.name(…)`")
         }
         _ if !first_on_line && word == "as" => {
