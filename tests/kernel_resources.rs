@@ -154,6 +154,15 @@ step { for i in 0..2 { on s[i] { k(x -> y[i]) } } }
 
 /// Runs a file on the simulator. Returns the time of an iteration in ns, and what is printed.
 fn simulated(folder: &Path, text: &str, arguments: &[&str]) -> (u64, String) {
+    let (code, printed) = run(folder, text, arguments);
+    assert_eq!(code, Some(0), "{printed}");
+    let record = folder.join("record.json");
+    let record: serde_json::Value = serde_json::from_str(&fs::read_to_string(record).expect("a record")).expect("JSON");
+    (record["variants"][0]["time"]["p50_ns"].as_f64().expect("a time") as u64, printed)
+}
+
+/// Simulates a file; returns the exit code and what was printed.
+fn run(folder: &Path, text: &str, arguments: &[&str]) -> (Option<i32>, String) {
     fs::create_dir_all(folder).expect("a folder");
     let (path, record) = (folder.join("kernels.aorta"), folder.join("record.json"));
     fs::write(&path, text).expect("a file");
@@ -161,9 +170,27 @@ fn simulated(folder: &Path, text: &str, arguments: &[&str]) -> (u64, String) {
     command.args(["exec", "--backend", "sim", "--effort", "sanity", "--json"]).arg(&record).arg(&path).args(arguments);
     let out = command.env("XDG_CONFIG_HOME", folder).output().expect("it runs");
     let printed = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{printed}");
-    let record: serde_json::Value = serde_json::from_str(&fs::read_to_string(record).expect("a record")).expect("JSON");
-    (record["variants"][0]["time"]["p50_ns"].as_f64().expect("a time") as u64, printed)
+    (out.status.code(), printed)
+}
+
+/// A kernel that no device can run is an error in the simulator too.
+#[test]
+fn the_simulator_refuses_kernels_that_cannot_run() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("refused_kernels");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("k.cubin"), cubin(32, 0)).expect("a file");
+    let text = HEAD.replace("FIELD", "shared: 300KiB, file: \"k.cubin\"");
+    let (code, printed) = run(&folder, &text, &[]);
+    assert_eq!(code, Some(4), "{printed}");
+    assert!(printed.contains("cannot be launched: a block needs 300 KiB of shared memory"), "{printed}");
+    if nvrtc().is_none() {
+        return;
+    }
+    let code = "extern \"C\" __global__ void k(const float* x, float* y, long long n) { y[0] = unknown_name; }";
+    let text = HEAD.replace("FIELD", &format!("source: \"\"\"{code}\"\"\""));
+    let (code, printed) = run(&folder, &text, &["--allow-kernels"]);
+    assert_eq!(code, Some(4), "{printed}");
+    assert!(printed.contains("identifier \"unknown_name\" is undefined"), "{printed}");
 }
 
 /// Two kernels share the units where their registers fit them both, and run one after the other where they do not.

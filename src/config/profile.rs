@@ -495,6 +495,17 @@ mod tests {
         let text = EMBEDDED[0].1.replacen("gap_same: (", "gap_same: (-", 1);
         let error = Profile::parse("x.ron", &text).unwrap_err().to_string();
         assert!(error.contains("a figure is a number from 0 on, not -"), "{error}");
+        for (good, bad, why) in [
+            ("units: (132", "units: (132.5", "a count is a whole number from 1 to 1000000"),
+            ("kernel_floor: (", "kernel_floor: (9999999", "a time is 0 to 1e9 ns"),
+            ("bandwidth_efficiency: (0", "bandwidth_efficiency: (2", "a share is 0.001 to 1"),
+        ] {
+            let text = EMBEDDED[0].1.replacen(good, bad, 1);
+            assert_ne!(text, EMBEDDED[0].1, "{good}");
+            let error = Profile::parse("x.ron", &text).unwrap_err();
+            let ConfigError::File(mistakes) = &error else { panic!("{error}") };
+            assert!(format!("{mistakes:?}").contains(why), "{good}: {mistakes:?}");
+        }
         assert!(matches!(Profile::named("h20"), Err(ConfigError::UnknownProfile { help: Some(_), .. })));
     }
 }
