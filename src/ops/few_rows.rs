@@ -4,20 +4,21 @@
 //! neighbouring elements of a row. Shared memory holds the elements in the order of the other tensor, which has no gaps and
 //! is accessed in packs of 16 bytes. All loads of a thread are in flight at the same time, and all sectors are written whole.
 
-use super::interleave::WALKED;
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::layout::halves;
 use super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, SECTOR, WARP};
 use super::*;
 
-/// Maximum size of a tensor in bytes. Larger ones have not been measured.
-const MOST_BYTES: u64 = 20 << 20;
+/// Number of elements of a tensor up to which an elementwise kernel transposes it faster.
+pub const WALKED: u64 = 1 << 17;
+
 /// Maximum number of elements of the short side, which a thread holds in registers.
 const MOST_ROWS: u64 = 32;
 /// Maximum size in bytes of the short side, so that shared memory holds it for each thread of a block.
 const MOST_HELD: u64 = 128;
-/// Maximum number of elements that a thread holds of several columns.
-const MOST_OF_SEVERAL: u64 = 8;
+/// Maximum number of bytes that a thread holds of several columns: all resident threads of an SM have 64 KiB in flight, which hide the latency
+/// of the memory.
+const MOST_OF_SEVERAL: u64 = 32;
 /// Minimum number of threads of a block.
 const LEAST_THREADS: u64 = 64;
 /// Size in bytes of a pack, and of all banks of shared memory.
@@ -48,11 +49,10 @@ pub struct FewRows {
 
 impl FewRows {
     /// Returns the division of a transposition; `all` has its sizes, and the strides of output and input. `None` if no tensor without gaps
-    /// has a short contiguous side beside which the other tensor's elements are contiguous, or if another kernel is faster for tensors
-    /// of this size.
+    /// has a short contiguous side beside which the other tensor's elements are contiguous, and for small tensors.
     pub fn of(spec: &Spec, all: &Geometry) -> Option<FewRows> {
         let y = &spec.outputs[0];
-        if y.elements() <= WALKED || y.bytes() > MOST_BYTES {
+        if y.elements() <= WALKED {
             return None;
         }
         [true, false].into_iter().find_map(|is_written| {
@@ -76,7 +76,7 @@ impl FewRows {
             let threads = halves(u64::from(BLOCK)).find(is_busy)?;
             // A thread has several columns if not all threads could be resident with one.
             let waves = columns / (RESIDENT_BLOCKS * u64::from(BLOCK));
-            let each = (MOST_OF_SEVERAL / rows).min(waves).max(1);
+            let each = (MOST_OF_SEVERAL / (rows * size)).min(waves).max(1);
             Some(FewRows { is_written, short, long, rows, columns, threads, each })
         })
     }
