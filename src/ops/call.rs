@@ -28,6 +28,26 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Returns the type and shape of each output, or the mistake in the call.
+    pub fn infer(&self) -> Result<Vec<(DType, Dims)>, OpError> {
+        if self.operation.category().needs_device() {
+            self.needs_device()?;
+        }
+        self.operation.infer(self)
+    }
+
+    /// Returns an error if a kernel cannot access one of the operands.
+    pub(super) fn needs_device(&self) -> Result<(), OpError> {
+        let operands = self.inputs.iter().chain(self.outputs.iter().flatten());
+        match operands.into_iter().find(|operand| !operand.tensor.space.on_device()) {
+            None => Ok(()),
+            Some(operand) => {
+                let help = "a kernel reaches `device`, `pinned` and `managed` memory: declare it so, or `copy` it to the device first";
+                Err(self.bad_space(operand, help))
+            }
+        }
+    }
+
     /// Returns the type and shape of output `index`. If the text names the output, returns an error unless its declared
     /// type and shape are the same.
     pub(super) fn output(&self, index: usize, dtype: DType, dims: Dims) -> Result<(DType, Dims), OpError> {

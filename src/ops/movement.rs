@@ -32,7 +32,6 @@ impl Operation for Gather {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         call.needs_rank(0, 1, "whose first is picked from")?;
         let (x, i) = (&call.inputs[0].tensor, &call.inputs[1]);
         call.needs_indices(i)?;

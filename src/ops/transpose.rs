@@ -42,7 +42,6 @@ impl Operation for Transpose {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         call.needs_rank(0, 2, "to exchange")?;
         let tensor = &call.inputs[0].tensor;
         let rank = tensor.dims.len();

@@ -96,7 +96,6 @@ impl Operation for Gemm {
         if call.attrs.bool("accumulate") && call.outputs[0].is_none() {
             return Err(call.no_output("write the tensor that the product is added to: `-> c`"));
         }
-        call.needs_device()?;
         for (place, input) in call.inputs.iter().enumerate() {
             match self {
                 Gemm::Scaled if place < 2 => {

@@ -127,7 +127,6 @@ impl Operation for Reduce {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         if call.inputs.is_empty() {
             return Err(OpError::NoTensor { op: call.operation.name(), at: call.span.into() });
         }
