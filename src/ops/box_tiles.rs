@@ -108,11 +108,12 @@ fn extents(all: &Geometry, room: u64, size: u64) -> Vec<u64> {
         };
         let left = left(&extent);
         let limit = (left / missing).max(left.isqrt());
+        // Boxes of about the same size, whose ranges are whole sectors if they are long.
         let whole = SECTOR / size;
-        extent[axis] = match all.dims[axis] <= limit {
-            true => all.dims[axis],
-            false if limit >= 2 * whole => limit / whole * whole,
-            false => limit.max(1),
+        let even = all.dims[axis].div_ceil(all.dims[axis].div_ceil(limit.max(1)));
+        extent[axis] = match limit >= 2 * whole && even < all.dims[axis] {
+            true => even.next_multiple_of(whole).min(limit / whole * whole),
+            false => even,
         };
         is_closed[which] = extent[axis] == 1;
     }

@@ -110,11 +110,12 @@ impl FewRows {
         // A gap of a pack after each row of banks: threads that are a multiple of a sector apart use other banks.
         let gap = if (rows * size).is_multiple_of(SECTOR) { PACK / size } else { 0 };
         let before = format!(
-            "{}typedef {element} E;\ntypedef {} Index;\n#define V {}\n#define ROWS {rows}\n#define THREADS {threads}\n#define EACH {each}\n#define ROW(r) ({offset})\n\
+            "{}typedef {element} E;\ntypedef {} Index;\n#define V {}\n#define W {}\n#define ROWS {rows}\n#define THREADS {threads}\n#define EACH {each}\n#define ROW(r) ({offset})\n\
              #define AT(e) ((e) + (e) / {} * {gap})\n",
             bounds(*threads as u32),
             index_type(self.columns + threads * each),
             PACK / size,
+            halves(PACK / size).find(|width| rows.is_multiple_of(*width)).unwrap_or(1),
             BANKS / size,
         );
         let body = format!("{BLOCK_OF_COLUMNS}{}", if self.is_written { INTERLEAVE } else { SEPARATE });
@@ -130,22 +131,22 @@ const BLOCK_OF_COLUMNS: &str = r#"  typedef Pack<u32, 4> Packed;
   const u32 live = left < THREADS * EACH ? (u32)left : THREADS * EACH, count = live * ROWS;
 "#;
 
-/// Kernel text: a thread loads an element of each row, and stores packs of columns.
-const INTERLEAVE: &str = r#"  E held[EACH][ROWS];
+/// Kernel text: a thread loads an element of each row, and stores packs of columns. Shared memory takes packs of `W` elements of a column.
+const INTERLEAVE: &str = r#"  Pack<E, W> held[EACH][ROWS / W];
 #pragma unroll
   for (u32 u = 0; u < EACH; u++) {
     const u32 column = threadIdx.x + u * THREADS;
     if (column >= live) continue;
     const E* from = x + longer.offset(begin + column, 0);
 #pragma unroll
-    for (u32 r = 0; r < ROWS; r++) held[u][r] = from[ROW(r)];
+    for (u32 r = 0; r < ROWS; r++) held[u][r / W].at[r % W] = from[ROW(r)];
   }
 #pragma unroll
   for (u32 u = 0; u < EACH; u++) {
     const u32 column = threadIdx.x + u * THREADS;
     if (column >= live) continue;
 #pragma unroll
-    for (u32 r = 0; r < ROWS; r++) staged[AT(column * ROWS + r)] = held[u][r];
+    for (u32 r = 0; r < ROWS; r += W) *(Pack<E, W>*)(staged + AT(column * ROWS + r)) = held[u][r / W];
   }
   __syncthreads();
   E* to = y + (u64)begin * ROWS;
@@ -173,7 +174,11 @@ const SEPARATE: &str = r#"  const E* from = x + (u64)begin * ROWS;
     if (column >= live) return;
     E* to = y + longer.offset(begin + column, 0);
 #pragma unroll
-    for (u32 r = 0; r < ROWS; r++) to[ROW(r)] = staged[AT(column * ROWS + r)];
+    for (u32 r = 0; r < ROWS; r += W) {
+      const Pack<E, W> held = *(const Pack<E, W>*)(staged + AT(column * ROWS + r));
+#pragma unroll
+      for (u32 c = 0; c < W; c++) to[ROW(r + c)] = held.at[c];
+    }
   }
 "#;
 
