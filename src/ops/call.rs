@@ -3,6 +3,7 @@
 use crate::base::{DType, Dims, SrcSpan};
 
 use super::collectives::Team;
+use super::error::{OTHER_DIMENSIONS, TOO_LARGE};
 use super::{Attrs, Expression, OpError, Operation, Tensor};
 
 /// A tensor with its source location.
@@ -119,8 +120,17 @@ impl Call<'_> {
     /// The error for an operand whose shape or size the operation does not support; `needs` describes those that it
     /// supports.
     pub(super) fn bad_shape(&self, operand: &Operand, needs: impl Into<String>) -> OpError {
+        self.unfit(operand, needs.into(), OTHER_DIMENSIONS)
+    }
+
+    /// The error for an operand with too many elements; `needs` describes the limit.
+    pub(super) fn too_large(&self, operand: &Operand, needs: impl Into<String>) -> OpError {
+        self.unfit(operand, needs.into(), TOO_LARGE)
+    }
+
+    fn unfit(&self, operand: &Operand, needs: String, help: &'static str) -> OpError {
         let (op, found) = (self.operation.name(), operand.tensor.to_string());
-        OpError::Rank { op, needs: needs.into(), found, at: operand.span.into() }
+        OpError::Rank { op, needs, found, help, at: operand.span.into() }
     }
 
     /// The error for an operand in a memory that the operation cannot access.

@@ -40,6 +40,7 @@ impl Operation for Gather {
             op: call.operation.name(),
             needs: format!("a result of at most {} dimensions", Dims::MAX),
             found: x.to_string(),
+            help: error::OTHER_DIMENSIONS,
             at: call.span.into(),
         })?;
         Ok(vec![call.output(0, x.dtype, dims)?])

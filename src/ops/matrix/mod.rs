@@ -159,6 +159,7 @@ impl Operation for Gemm {
             op: self.name(),
             needs: format!("at most {} dimensions", Dims::MAX),
             found: a.to_string(),
+            help: error::OTHER_DIMENSIONS,
             at: call.span.into(),
         };
         dims.push(m).ok_or_else(too_many)?;
