@@ -27,7 +27,7 @@ const BANKS: u64 = 128;
 
 /// Instructions per element: its load, its store, and its accesses to shared memory.
 const PER_ELEMENT: f64 = 4.0;
-/// Instructions of a thread for addresses.
+/// Instructions of a thread for addresses; those of its further columns follow from the first.
 const PER_THREAD: f64 = 40.0;
 
 /// Transposition whose short side is whole in each thread.
@@ -86,7 +86,8 @@ impl FewRows {
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
-        let instructions = PER_ELEMENT * spec.outputs[0].elements() as f64 + PER_THREAD * self.columns as f64;
+        let instructions =
+            PER_ELEMENT * spec.outputs[0].elements() as f64 + PER_THREAD * self.columns.div_ceil(self.each) as f64;
         let of_a_block = self.threads * self.each * self.rows;
         Cost { instructions, exchanges: 1.0, blocks: self.blocks(), ..spec.streaming_cost(0.0, of_a_block) }
     }
