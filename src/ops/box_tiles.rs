@@ -101,11 +101,17 @@ fn extents(all: &Geometry, room: u64, size: u64) -> Vec<u64> {
             break;
         };
         let (axis, other) = (open[which].expect("filtered"), 1 - which);
-        // Number of elements that make the range of the other tensor long, unless it continues with the same dimension.
-        let missing = match open[other] {
-            Some(next) if next != axis => (LONG / size).div_ceil(ranges[other]).min(all.dims[next]),
-            _ => 1,
-        };
+        // Number of elements of the dimensions that continue the range of the other tensor before this one does.
+        let (mut length, mut behind) = (1, 1);
+        for &inner in orders[other].iter().take_while(|&&inner| inner != axis) {
+            if all.strides[other][inner] != length {
+                break;
+            }
+            length *= all.dims[inner];
+            behind *= if extent[inner] == 1 { all.dims[inner] } else { 1 };
+        }
+        // Number of elements that make that range long.
+        let missing = if open[other].is_some() { (LONG / size).div_ceil(ranges[other]).min(behind) } else { 1 };
         let left = left(&extent);
         let limit = (left / missing).max(left.isqrt());
         // Boxes of about the same size, whose ranges are whole sectors if they are long.
