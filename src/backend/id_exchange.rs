@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_char;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
+use crate::base::threads::{lock, unpoisoned};
 use crate::exec::{Comm as CommKey, ExecError, Peers, gather};
 
 /// Identifier of a communicator in the library, by which its ranks find each other.
@@ -83,46 +84,46 @@ impl IdExchange {
 
     /// Exchanges ids between threads of this process; `None` if any of them has failed.
     fn gather_here(&self, own: Option<Ids>) -> Option<Ids> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.coming = state.coming.saturating_sub(1);
         state.failed |= own.is_none();
         state.ids.extend(own.unwrap_or_default());
         self.changed.notify_all();
         let waited = self.changed.wait_while(state, |state| state.coming > 0 && !state.failed);
-        let state = waited.unwrap_or_else(PoisonError::into_inner);
+        let state = unpoisoned(waited);
         (!state.failed).then(|| state.ids.clone())
     }
 
     /// Waits until all ranks of this process have finished their trials, which may write each other's memory. Returns
     /// false if a rank has failed. Called once in a run.
     pub fn wait_for_trials(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.trying = state.trying.saturating_sub(1);
         self.changed.notify_all();
         let waited = self.changed.wait_while(state, |state| state.trying > 0 && !state.failed);
-        !waited.unwrap_or_else(PoisonError::into_inner).failed
+        !unpoisoned(waited).failed
     }
 
     /// Reports that a rank has failed, and wakes those that wait for it. Returns true for the first failure.
     pub fn fail(&self) -> bool {
-        let first = !std::mem::replace(&mut self.lock().failed, true);
+        let first = !std::mem::replace(&mut lock(&self.state).failed, true);
         self.changed.notify_all();
         first
     }
 
     /// Increments the progress counter.
     pub fn note_progress(&self) {
-        self.lock().count += 1;
+        lock(&self.state).count += 1;
     }
 
     /// Value of the progress counter.
     pub fn count(&self) -> u64 {
-        self.lock().count
+        lock(&self.state).count
     }
 
     /// Describes a communicator that is being created and the ranks that it waits for; `None` if none is being created.
     pub fn waiting(&self) -> Option<String> {
-        let state = self.lock();
+        let state = lock(&self.state);
         let (comm, (there, _)) = state.making.first_key_value()?;
         let missing: Vec<u32> = comm.ranks.iter().copied().filter(|rank| !there.contains(rank)).collect();
         Some(match missing.is_empty() || self.peers.is_some() {
@@ -131,14 +132,10 @@ impl IdExchange {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, IdExchangeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes that a rank begins to create a communicator. Returns false if any rank has failed: the failed rank may be
     /// a member that never takes part.
     pub fn begin_communicator(&self, comm: &CommKey, rank: u32) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.making.entry(comm.clone()).or_default().0.push(rank);
         state.count += 1;
         !state.failed
@@ -146,7 +143,7 @@ impl IdExchange {
 
     /// Notes that a rank has created its part of a communicator.
     pub fn note_created(&self, comm: &CommKey) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.count += 1;
         if let Some((there, through)) = state.making.get_mut(comm) {
             *through += 1;

@@ -1,9 +1,9 @@
 //! Parallel work on threads. If the system refuses a thread, the calling thread does the work.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread::{Builder, available_parallelism, scope};
 
-use super::threads;
+use super::threads::{self, lock};
 
 /// Calls `work` with each item, on as many threads as the host has cores.
 pub fn each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
@@ -20,7 +20,7 @@ pub fn side_by_side<T: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T
 /// Calls `work` with each item, on at most `threads` threads including the caller's.
 fn on_threads<T: Send>(threads: usize, items: Vec<T>, work: impl Fn(T) + Sync) {
     let items = Mutex::new(items.into_iter());
-    let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next = || lock(&items).next();
     let all = || {
         while let Some(item) = next() {
             work(item);

@@ -1,9 +1,10 @@
 //! The stages of a run, such as compiling kernels, for the message of a run that is interrupted.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::counted;
+use super::threads::lock;
 
 /// A stage that a thread of this process is in.
 #[derive(Debug)]
@@ -32,10 +33,6 @@ struct Stages {
 
 static STAGES: Mutex<Stages> = Mutex::new(Stages { under_way: Vec::new(), begun: 0 });
 
-fn stages() -> MutexGuard<'static, Stages> {
-    STAGES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Handle of a stage, which lasts until the handle is dropped.
 #[derive(Debug)]
 #[must_use]
@@ -52,7 +49,7 @@ pub fn enter_counted(doing: &'static str, unit: &'static str, all: usize) -> InS
 }
 
 fn begin(doing: &'static str, steps: Option<StepCount>) -> InStage {
-    let mut stages = stages();
+    let mut stages = lock(&STAGES);
     stages.begun += 1;
     let number = stages.begun;
     stages.under_way.push(Stage { number, doing, steps });
@@ -62,7 +59,7 @@ fn begin(doing: &'static str, steps: Option<StepCount>) -> InStage {
 impl InStage {
     /// Counts a completed step.
     pub fn step(&self) {
-        let mut stages = stages();
+        let mut stages = lock(&STAGES);
         let stage = stages.under_way.iter_mut().find(|stage| stage.number == self.0);
         if let Some(steps) = stage.and_then(|stage| stage.steps.as_mut()) {
             steps.done += 1;
@@ -72,7 +69,7 @@ impl InStage {
 
 impl Drop for InStage {
     fn drop(&mut self) {
-        stages().under_way.retain(|stage| stage.number != self.0);
+        lock(&STAGES).under_way.retain(|stage| stage.number != self.0);
     }
 }
 
@@ -88,7 +85,7 @@ impl fmt::Display for Stage {
 /// The stage that began last, with its progress: `compiling 120 kernels, of which 37 were done`. `None` outside of all
 /// stages.
 pub fn describe() -> Option<String> {
-    stages().under_way.last().map(Stage::to_string)
+    lock(&STAGES).under_way.last().map(Stage::to_string)
 }
 
 #[cfg(test)]
@@ -98,7 +95,8 @@ mod tests {
     #[test]
     fn a_stage_is_described_until_it_ends() {
         // Other tests may be in stages of their own.
-        let text = |stage: u64| stages().under_way.iter().find(|found| found.number == stage).map(Stage::to_string);
+        let text =
+            |stage: u64| lock(&STAGES).under_way.iter().find(|found| found.number == stage).map(Stage::to_string);
         let planning = enter("planning");
         assert_eq!(text(planning.0).as_deref(), Some("planning"));
         let kernels = enter_counted("compiling", "kernel", 3);

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LockResult, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 /// Bytes of a thread's stack by default.
@@ -18,6 +18,16 @@ const ROOM: usize = 1 << 20;
 
 /// Held while a thread is being started.
 static STARTING: Mutex<()> = Mutex::new(());
+
+/// Locks a mutex. If a thread has panicked while it held the lock, the data is as that thread left it.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    unpoisoned(mutex.lock())
+}
+
+/// Result of a lock or of a wait for a condition, also if a thread has panicked while it held the lock.
+pub fn unpoisoned<T>(result: LockResult<T>) -> T {
+    result.unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Starts a thread, and returns when it runs. Fails if the system refuses to create the thread. If memory is exhausted,
 /// the program's allocator handles the failure.
@@ -58,7 +68,7 @@ fn spawn_boxed<'scope, T: Send + 'scope>(
 }
 
 fn start<H>(stack: usize, spawn: impl FnOnce(Sender<()>) -> io::Result<H>) -> io::Result<H> {
-    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _starting = lock(&STARTING);
     // Without this check, the thread might be created but end the process when it begins.
     let mut room = Vec::<u8>::new();
     room.try_reserve_exact(stack + ROOM).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::base::suggest;
+use crate::base::threads::lock;
 use crate::config::{Bundle, ConfigError};
 use crate::measure::RunRecord;
 use crate::syntax::LANGUAGE;
@@ -128,7 +129,7 @@ pub fn is_file(path: &Path) -> bool {
 pub fn open(file: &Path) -> Result<Arc<Bundle>, InputError> {
     static OPENED: Mutex<Option<HashMap<PathBuf, Arc<Bundle>>>> = Mutex::new(None);
     let opened = |bundle: Option<Arc<Bundle>>| {
-        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = lock(&OPENED);
         let opened = opened.get_or_insert_default();
         bundle.map(|bundle| opened.insert(file.to_owned(), bundle));
         opened.get(file).cloned()

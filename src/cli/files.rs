@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::base::suggest;
+use crate::base::threads::lock;
 
 use super::error::InputError;
 
@@ -81,14 +82,14 @@ static READ: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 pub fn read_disk(path: &Path, kind: FileKind) -> Result<Vec<u8>, InputError> {
     let bytes = bytes_from(&path.display().to_string(), open(path, kind)?, kind)?;
     if let Ok(path) = path.canonicalize() {
-        READ.lock().unwrap_or_else(PoisonError::into_inner).insert(path);
+        lock(&READ).insert(path);
     }
     Ok(bytes)
 }
 
 /// True if this process has read the file.
 pub fn was_read(path: &Path) -> bool {
-    let is_known = |path: PathBuf| READ.lock().unwrap_or_else(PoisonError::into_inner).contains(&path);
+    let is_known = |path: PathBuf| lock(&READ).contains(&path);
     path.canonicalize().is_ok_and(is_known)
 }
 

@@ -1,7 +1,9 @@
 //! Constant texts in messages between processes.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use crate::base::threads::lock;
 
 use serde::{Deserialize, Deserializer};
 
@@ -12,7 +14,7 @@ pub type Constant = &'static str;
 pub(super) fn constant<'de, D: Deserializer<'de>>(from: D) -> Result<Constant, D::Error> {
     let text = String::deserialize(from)?;
     static KNOWN: Mutex<BTreeSet<Constant>> = Mutex::new(BTreeSet::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = lock(&KNOWN);
     Ok(match known.get(text.as_str()) {
         Some(constant) => constant,
         None => {

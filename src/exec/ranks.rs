@@ -8,12 +8,13 @@ mod notes;
 use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::base::threads::lock;
 use crate::base::{MemoryId, Nanos, OnceBlock, parallel, stage, threads};
 use crate::config::ObserveSetting;
 use crate::model;
@@ -220,7 +221,7 @@ fn run_on_threads<T: Send>(
     // Locked until every rank has its thread: if one thread cannot start, no rank begins.
     let all_there = Mutex::new(false);
     let alive = |index: u32, session: &mut Session| {
-        if !*all_there.lock().unwrap_or_else(PoisonError::into_inner) {
+        if !*lock(&all_there) {
             session.progress.end();
             return Err(ExecError::Ended);
         }
@@ -237,7 +238,7 @@ fn run_on_threads<T: Send>(
     };
     let alive = &alive;
     thread::scope(|scope| {
-        let mut begins = all_there.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begins = lock(&all_there);
         let threads: Vec<_> = (0..)
             .zip(sessions.iter_mut())
             .zip(numbers)

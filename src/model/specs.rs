@@ -82,7 +82,7 @@ impl Analyzer<'_> {
         let groups = (1..self.program.groups.len()).map(GroupId::from);
         let fitting = groups.filter(|&group| {
             let question = ops::Call { team: self.team(group), ..*question };
-            question.operation.category() == Category::Collective && question.operation.infer(&question).is_ok()
+            question.operation.category() == Category::Collective && question.infer().is_ok()
         });
         let fitting: Vec<String> =
             fitting.map(|group| format!("`over {}`", self.program.groups[group.index()].name)).collect();
@@ -121,7 +121,7 @@ impl Analyzer<'_> {
             expression: expression.as_deref(),
             team,
         };
-        let types = match operation.infer(&question) {
+        let types = match question.infer() {
             Ok(types) => types,
             Err(mut error) => {
                 if let OpError::Output { over, .. } = &mut error
@@ -156,19 +156,8 @@ impl Analyzer<'_> {
                 _ => ops::Tensor::packed(dtype, &dims),
             })
             .collect();
-        Ok(Spec {
-            operation,
-            attrs: attrs.clone(),
-            expression,
-            inputs: inputs.views.iter().map(|&view| real(view)).collect(),
-            outputs,
-            team,
-            live: None,
-            sizes: None,
-            has_certain_sizes: false,
-            threads,
-            known_cost: Default::default(),
-        })
+        let inputs = inputs.views.iter().map(|&view| real(view)).collect();
+        Ok(Spec { expression, team, threads, ..Spec::new(operation, attrs.clone(), inputs, outputs) })
     }
 }
 

@@ -1,9 +1,10 @@
-//! Transposition of narrow elements with short contiguous sides, through boxes in shared memory.
+//! Transposition through boxes in shared memory.
 //!
 //! A box has the elements of a range of every dimension. A block reads it in ranges that are contiguous in the input, and writes it in
 //! ranges that are contiguous in the output; both cover several dimensions if the first ones are short. A thread reads and writes packs
 //! of 16 bytes. It gathers the elements of a pack that it writes from shared memory.
 
+use super::few_rows::WALKED;
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param};
 use super::layout::halves;
 use super::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, SECTOR};
@@ -14,14 +15,11 @@ use super::*;
 const MOST_BYTES: u64 = 16 << 10;
 /// Size in bytes down to which boxes are halved, for more blocks.
 const LEAST_BYTES: u64 = 4 << 10;
-/// Minimum size of a tensor in bytes, so that most SMs have a box.
-const LEAST_TENSOR: u64 = 1 << 20;
 /// Size in bytes of a contiguous range beyond which longer ones gain little.
 const LONG: u64 = 256;
-/// Size in bytes of a pack.
+/// Size in bytes of a pack, and of a word of shared memory.
 const PACK: u64 = 16;
-/// Size in bytes of one word of each bank of shared memory.
-const BANKS: u64 = 128;
+const WORD: u64 = 4;
 
 /// Instructions per element that is gathered, and per pack that is loaded, for its address and for shifting it: machine code for sm_90 by
 /// NVRTC 13.0 of u8 [10081, 5, 25, 11] by [3, 1, 0, 2], whose threads take 183 for a pack of 16 elements, and 620 for five packs.
@@ -103,18 +101,25 @@ fn extents(all: &Geometry, room: u64, size: u64) -> Vec<u64> {
             break;
         };
         let (axis, other) = (open[which].expect("filtered"), 1 - which);
-        // Number of elements that make the range of the other tensor long, unless it continues with the same dimension.
-        let missing = match open[other] {
-            Some(next) if next != axis => (LONG / size).div_ceil(ranges[other]).min(all.dims[next]),
-            _ => 1,
-        };
+        // Number of elements of the dimensions that continue the range of the other tensor before this one does.
+        let (mut length, mut behind) = (1, 1);
+        for &inner in orders[other].iter().take_while(|&&inner| inner != axis) {
+            if all.strides[other][inner] != length {
+                break;
+            }
+            length *= all.dims[inner];
+            behind *= if extent[inner] == 1 { all.dims[inner] } else { 1 };
+        }
+        // Number of elements that make that range long.
+        let missing = if open[other].is_some() { (LONG / size).div_ceil(ranges[other]).min(behind) } else { 1 };
         let left = left(&extent);
         let limit = (left / missing).max(left.isqrt());
+        // Boxes of about the same size, whose ranges are whole sectors if they are long.
         let whole = SECTOR / size;
-        extent[axis] = match all.dims[axis] <= limit {
-            true => all.dims[axis],
-            false if limit >= 2 * whole => limit / whole * whole,
-            false => limit.max(1),
+        let even = all.dims[axis].div_ceil(all.dims[axis].div_ceil(limit.max(1)));
+        extent[axis] = match limit >= 2 * whole && even < all.dims[axis] {
+            true => even.next_multiple_of(whole).min(limit / whole * whole),
+            false => even,
         };
         is_closed[which] = extent[axis] == 1;
     }
@@ -128,14 +133,12 @@ fn extents(all: &Geometry, room: u64, size: u64) -> Vec<u64> {
 }
 
 impl BoxTiles {
-    /// Returns the boxes; `all` has the sizes, and the strides of output and input. `None` for other sizes of elements, for small tensors, if
-    /// contiguous elements stay contiguous or both contiguous sides have a pack, and if the ranges of a box are short in either tensor.
+    /// Returns the boxes; `all` has the sizes, and the strides of output and input. `None` for small tensors, if contiguous elements stay
+    /// contiguous, and if the ranges of a box are short in either tensor.
     pub fn of(spec: &Spec, all: &Geometry) -> Option<BoxTiles> {
         let (y, size) = (&spec.outputs[0], spec.outputs[0].dtype.size());
         let inner = |which: usize| all.strides[which].iter().position(|&stride| stride == 1);
-        let sides = [inner(0)?, inner(1)?];
-        let is_short = sides.iter().any(|&axis| all.dims[axis] * size < PACK);
-        if size > 2 || y.bytes() < LEAST_TENSOR || sides[0] == sides[1] || !is_short {
+        if y.elements() <= WALKED || inner(0)? == inner(1)? {
             return None;
         }
         let divided = |bytes: u64| {
@@ -145,7 +148,9 @@ impl BoxTiles {
         };
         let extent = halves(MOST_BYTES).find_map(divided)?;
         let ranges = [0, 1].map(|which| Ranges::of(all, &extent, which));
-        if ranges.iter().any(|ranges| ranges.length * size < MOVED_AT_ONCE) {
+        // A thread gathers each element of a pack, which pays for elements of less than a word only if ranges are long.
+        let least = if size < WORD { MOVED_AT_ONCE / size } else { 2 };
+        if ranges.iter().any(|ranges| ranges.length < least) {
             return None;
         }
         let pack = PACK / size;
@@ -167,10 +172,31 @@ impl BoxTiles {
         self.ranges[1].length.next_multiple_of(PACK / self.size)
     }
 
+    /// Distance of neighbours along a dimension in shared memory, where the ranges of the input follow each other.
+    fn distance(&self, axis: usize) -> u64 {
+        let read = &self.ranges[1];
+        match read.others.iter().position(|&other| other == axis) {
+            Some(at) => read.others[..at].iter().map(|&axis| self.extent[axis]).product::<u64>() * self.pitch(),
+            None => self.all.strides[1][axis],
+        }
+    }
+
+    /// Dimensions of a range of the output of which a box has several elements, from the innermost one on.
+    fn gathered(&self) -> Vec<usize> {
+        self.ranges[0].axes.iter().copied().filter(|&axis| self.extent[axis] > 1).collect()
+    }
+
+    /// Number of elements of shared memory from one gap to the next, and of a gap. Neighbouring threads gather elements that are as many
+    /// packs apart as neighbours of the output; a gap of a pack after each makes an even distance odd, so that they access all banks.
+    fn gaps(&self) -> [u64; 2] {
+        let (pack, distance) = (PACK / self.size, self.distance(self.gathered()[0]));
+        [pack * distance, if distance.is_multiple_of(2) { pack } else { 0 }]
+    }
+
     /// Number of bytes of shared memory of a block.
     fn shared(&self) -> u64 {
-        let bytes = self.ranges[1].count * self.pitch() * self.size;
-        bytes + bytes / BANKS * PACK + PACK
+        let (elements, [period, gap]) = (self.ranges[1].count * self.pitch(), self.gaps());
+        (elements + elements / period * gap) * self.size + PACK
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
@@ -228,14 +254,10 @@ impl BoxTiles {
             }
             terms.join(" && ")
         };
-        // The distance of neighbours along a dimension in shared memory, where the ranges of the input follow each other.
-        let place = |axis: usize| match read.others.iter().position(|&other| other == axis) {
-            Some(at) => read.others[..at].iter().map(|&axis| extent[axis]).product::<u64>() * self.pitch(),
-            None => all.strides[1][axis],
-        };
+        let place = |axis: usize| self.distance(axis);
         let read_packs = read.length.div_ceil(pack);
         // Coordinates of an element of a range of the output, and the step to the next element.
-        let axes: Vec<usize> = written.axes.iter().copied().filter(|&axis| extent[axis] > 1).collect();
+        let axes = self.gathered();
         let (mut after, mut coordinates, mut next) = (1, String::new(), String::new());
         for (&axis, &outer) in axes.iter().zip(&axes[1..]) {
             let jump = place(outer) as i64 - (extent[axis] * place(axis)) as i64;
@@ -244,8 +266,7 @@ impl BoxTiles {
             after *= extent[axis];
         }
         let next = format!("e += {}; {next}{}", place(axes[0]), "}".repeat(axes.len() - 1));
-        // The distance between the elements of neighbouring threads is a multiple of this one. Gaps spread even distances over the banks.
-        let gap = if place(axes[0]).is_multiple_of(2) { pack } else { 0 };
+        let [period, gap] = self.gaps();
         let before = format!(
             "{}typedef {} E;\ntypedef {} Index;\n#define V {pack}\n#define LENGTH {}u\n#define READS {}u\n#define READ_PACKS {read_packs}u\n#define WRITES {}u\n\
              #define WRITE_PACKS {}u\n#define PITCH {}u\n#define UNITS {}\n#define SHARED {}\n#define AT(e) ((e) + (e) / {}u * {}u)\n#define FROM(k) ({})\n#define TO(k) ({})\n\
@@ -260,7 +281,7 @@ impl BoxTiles {
             self.pitch(),
             (read.count * read_packs).div_ceil(u64::from(BLOCK)),
             self.shared() / PACK,
-            BANKS / size,
+            period,
             gap,
             sum("k", &read.others, "i64", &|axis| all.strides[1][axis]),
             sum("k", &written.others, "i64", &|axis| all.strides[0][axis]),
@@ -335,7 +356,7 @@ mod tests {
     proptest! {
         /// Ranges have all elements of a box, begin at its first element, and fit shared memory.
         #[test]
-        fn ranges_have_all_elements((spec, all) in rotations(&[DType::U8, DType::BF16])) {
+        fn ranges_have_all_elements((spec, all) in rotations(&[DType::U8, DType::BF16, DType::F32, DType::F64])) {
             let Some(tiles) = BoxTiles::of(&spec, &all) else { return Ok(()) };
             let elements: u64 = tiles.extent.iter().product();
             prop_assert!(elements * tiles.size <= MOST_BYTES && tiles.shared() <= DEFAULT_SHARED);

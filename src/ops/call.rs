@@ -3,6 +3,7 @@
 use crate::base::{DType, Dims, SrcSpan};
 
 use super::collectives::Team;
+use super::error::{OTHER_DIMENSIONS, TOO_LARGE};
 use super::{Attrs, Expression, OpError, Operation, Tensor};
 
 /// A tensor with its source location.
@@ -28,6 +29,26 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Returns the type and shape of each output, or the mistake in the call.
+    pub fn infer(&self) -> Result<Vec<(DType, Dims)>, OpError> {
+        if self.operation.category().needs_device() {
+            self.needs_device()?;
+        }
+        self.operation.infer(self)
+    }
+
+    /// Returns an error if a kernel cannot access one of the operands.
+    pub(super) fn needs_device(&self) -> Result<(), OpError> {
+        let operands = self.inputs.iter().chain(self.outputs.iter().flatten());
+        match operands.into_iter().find(|operand| !operand.tensor.space.on_device()) {
+            None => Ok(()),
+            Some(operand) => {
+                let help = "a kernel reaches `device`, `pinned` and `managed` memory: declare it so, or `copy` it to the device first";
+                Err(self.bad_space(operand, help))
+            }
+        }
+    }
+
     /// Returns the type and shape of output `index`. If the text names the output, returns an error unless its declared
     /// type and shape are the same.
     pub(super) fn output(&self, index: usize, dtype: DType, dims: Dims) -> Result<(DType, Dims), OpError> {
@@ -99,8 +120,17 @@ impl Call<'_> {
     /// The error for an operand whose shape or size the operation does not support; `needs` describes those that it
     /// supports.
     pub(super) fn bad_shape(&self, operand: &Operand, needs: impl Into<String>) -> OpError {
+        self.unfit(operand, needs.into(), OTHER_DIMENSIONS)
+    }
+
+    /// The error for an operand with too many elements; `needs` describes the limit.
+    pub(super) fn too_large(&self, operand: &Operand, needs: impl Into<String>) -> OpError {
+        self.unfit(operand, needs.into(), TOO_LARGE)
+    }
+
+    fn unfit(&self, operand: &Operand, needs: String, help: &'static str) -> OpError {
         let (op, found) = (self.operation.name(), operand.tensor.to_string());
-        OpError::Rank { op, needs: needs.into(), found, at: operand.span.into() }
+        OpError::Rank { op, needs, found, help, at: operand.span.into() }
     }
 
     /// The error for an operand in a memory that the operation cannot access.

@@ -37,7 +37,6 @@ impl Operation for Map {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         let outputs = 0..call.outputs.len();
         if call.inputs.is_empty() {
             // Without a tensor in the expressions, the outputs determine the shape.
@@ -102,7 +101,6 @@ impl Operation for Cast {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         let Some(dtype) = call.attrs.dtype("to").or(call.given_dtype(0)) else {
             return Err(call.no_output("write `cast(x -> y)`, or `cast(x, to: f16)` for scratch memory"));
         };
@@ -136,7 +134,6 @@ impl Operation for Fill {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         match call.outputs[0] {
             Some(output) => Ok(vec![(output.tensor.dtype, output.tensor.dims)]),
             None => Err(call.no_output("write `fill(0 -> x)`")),
@@ -320,17 +317,5 @@ impl Call<'_> {
             dtype = dtype.promote(input.tensor.dtype);
         }
         Ok((dtype, dims))
-    }
-
-    /// Returns an error if a kernel cannot access one of the operands.
-    pub(super) fn needs_device(&self) -> Result<(), OpError> {
-        let operands = self.inputs.iter().chain(self.outputs.iter().flatten());
-        match operands.into_iter().find(|operand| !operand.tensor.space.on_device()) {
-            None => Ok(()),
-            Some(operand) => {
-                let help = "a kernel reaches `device`, `pinned` and `managed` memory: declare it so, or `copy` it to the device first";
-                Err(self.bad_space(operand, help))
-            }
-        }
     }
 }

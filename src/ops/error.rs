@@ -3,6 +3,12 @@
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
+/// Help for an operand with other dimensions than an operation needs, and for one with too many elements.
+pub const OTHER_DIMENSIONS: &str = "change the dimensions where it is declared, or the slice: a range, `x[i..i + 1]`, keeps a dimension that an index, \
+     `x[i]`, takes away";
+pub const TOO_LARGE: &str = "make the sizes smaller that decide it: those of the inputs, or the padding, stride and dilation of a result; or work on \
+     some of the samples at a time";
+
 /// An error in the operands or options of a call.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum OpError {
@@ -20,11 +26,12 @@ pub enum OpError {
     },
 
     #[error("`{op}` needs {needs}")]
-    #[diagnostic(code(aorta::ops::rank), help("{}", needed_shape(needs)))]
+    #[diagnostic(code(aorta::ops::rank), help("{help}"))]
     Rank {
         op: &'static str,
         needs: String,
         found: String,
+        help: &'static str,
         #[label("this is {found}")]
         at: SourceSpan,
     },
@@ -149,28 +156,6 @@ pub enum OpError {
 fn element_type(tensor: &str) -> &str {
     let before_dims = tensor.split(['[', ',']).next().unwrap_or_default();
     before_dims.rsplit(' ').next().unwrap_or_default()
-}
-
-/// Help for an operand of another shape than an operation needs.
-fn needed_shape(needs: &str) -> &'static str {
-    match needs {
-        _ if needs.contains("at most") && needs.contains("elements") => {
-            "make the sizes smaller that decide it: those of the inputs, or the padding, stride and dilation of a \
-             result; or work on some of the samples at a time"
-        }
-        _ if needs.ends_with("ranks can share") => {
-            "every rank has the same part of it: change a size where it is declared to a multiple of the number of ranks, \
-             such as `n * world`"
-        }
-        _ if needs.contains("rows that rank") => {
-            "the counts of a rank add up to the rows that it sends: lower them, or make the first dimension larger where it \
-             is declared"
-        }
-        _ => {
-            "change the dimensions where it is declared, or the slice: a range, `x[i..i + 1]`, keeps a dimension \
-             that an index, `x[i]`, takes away"
-        }
-    }
 }
 
 /// True if the operation reduces the dimensions that its option `dims` lists.

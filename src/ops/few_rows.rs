@@ -4,20 +4,21 @@
 //! neighbouring elements of a row. Shared memory holds the elements in the order of the other tensor, which has no gaps and
 //! is accessed in packs of 16 bytes. All loads of a thread are in flight at the same time, and all sectors are written whole.
 
-use super::interleave::WALKED;
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::layout::halves;
 use super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, SECTOR, WARP};
 use super::*;
 
-/// Maximum size of a tensor in bytes. Larger ones have not been measured.
-const MOST_BYTES: u64 = 20 << 20;
+/// Number of elements of a tensor up to which an elementwise kernel transposes it faster.
+pub const WALKED: u64 = 1 << 17;
+
 /// Maximum number of elements of the short side, which a thread holds in registers.
 const MOST_ROWS: u64 = 32;
 /// Maximum size in bytes of the short side, so that shared memory holds it for each thread of a block.
 const MOST_HELD: u64 = 128;
-/// Maximum number of elements that a thread holds of several columns.
-const MOST_OF_SEVERAL: u64 = 8;
+/// Maximum number of bytes that a thread holds of several columns: all resident threads of an SM have 64 KiB in flight, which hide the latency
+/// of the memory.
+const MOST_OF_SEVERAL: u64 = 32;
 /// Minimum number of threads of a block.
 const LEAST_THREADS: u64 = 64;
 /// Size in bytes of a pack, and of all banks of shared memory.
@@ -26,7 +27,7 @@ const BANKS: u64 = 128;
 
 /// Instructions per element: its load, its store, and its accesses to shared memory.
 const PER_ELEMENT: f64 = 4.0;
-/// Instructions of a thread for addresses.
+/// Instructions of a thread for addresses; those of its further columns follow from the first.
 const PER_THREAD: f64 = 40.0;
 
 /// Transposition whose short side is whole in each thread.
@@ -48,11 +49,10 @@ pub struct FewRows {
 
 impl FewRows {
     /// Returns the division of a transposition; `all` has its sizes, and the strides of output and input. `None` if no tensor without gaps
-    /// has a short contiguous side beside which the other tensor's elements are contiguous, or if another kernel is faster for tensors
-    /// of this size.
+    /// has a short contiguous side beside which the other tensor's elements are contiguous, and for small tensors.
     pub fn of(spec: &Spec, all: &Geometry) -> Option<FewRows> {
         let y = &spec.outputs[0];
-        if y.elements() <= WALKED || y.bytes() > MOST_BYTES {
+        if y.elements() <= WALKED {
             return None;
         }
         [true, false].into_iter().find_map(|is_written| {
@@ -76,7 +76,7 @@ impl FewRows {
             let threads = halves(u64::from(BLOCK)).find(is_busy)?;
             // A thread has several columns if not all threads could be resident with one.
             let waves = columns / (RESIDENT_BLOCKS * u64::from(BLOCK));
-            let each = (MOST_OF_SEVERAL / rows).min(waves).max(1);
+            let each = (MOST_OF_SEVERAL / (rows * size)).min(waves).max(1);
             Some(FewRows { is_written, short, long, rows, columns, threads, each })
         })
     }
@@ -86,7 +86,8 @@ impl FewRows {
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
-        let instructions = PER_ELEMENT * spec.outputs[0].elements() as f64 + PER_THREAD * self.columns as f64;
+        let instructions =
+            PER_ELEMENT * spec.outputs[0].elements() as f64 + PER_THREAD * self.columns.div_ceil(self.each) as f64;
         let of_a_block = self.threads * self.each * self.rows;
         Cost { instructions, exchanges: 1.0, blocks: self.blocks(), ..spec.streaming_cost(0.0, of_a_block) }
     }
@@ -110,11 +111,12 @@ impl FewRows {
         // A gap of a pack after each row of banks: threads that are a multiple of a sector apart use other banks.
         let gap = if (rows * size).is_multiple_of(SECTOR) { PACK / size } else { 0 };
         let before = format!(
-            "{}typedef {element} E;\ntypedef {} Index;\n#define V {}\n#define ROWS {rows}\n#define THREADS {threads}\n#define EACH {each}\n#define ROW(r) ({offset})\n\
+            "{}typedef {element} E;\ntypedef {} Index;\n#define V {}\n#define W {}\n#define ROWS {rows}\n#define THREADS {threads}\n#define EACH {each}\n#define ROW(r) ({offset})\n\
              #define AT(e) ((e) + (e) / {} * {gap})\n",
             bounds(*threads as u32),
             index_type(self.columns + threads * each),
             PACK / size,
+            halves(PACK / size).find(|width| rows.is_multiple_of(*width)).unwrap_or(1),
             BANKS / size,
         );
         let body = format!("{BLOCK_OF_COLUMNS}{}", if self.is_written { INTERLEAVE } else { SEPARATE });
@@ -130,22 +132,22 @@ const BLOCK_OF_COLUMNS: &str = r#"  typedef Pack<u32, 4> Packed;
   const u32 live = left < THREADS * EACH ? (u32)left : THREADS * EACH, count = live * ROWS;
 "#;
 
-/// Kernel text: a thread loads an element of each row, and stores packs of columns.
-const INTERLEAVE: &str = r#"  E held[EACH][ROWS];
+/// Kernel text: a thread loads an element of each row, and stores packs of columns. Shared memory takes packs of `W` elements of a column.
+const INTERLEAVE: &str = r#"  Pack<E, W> held[EACH][ROWS / W];
 #pragma unroll
   for (u32 u = 0; u < EACH; u++) {
     const u32 column = threadIdx.x + u * THREADS;
     if (column >= live) continue;
     const E* from = x + longer.offset(begin + column, 0);
 #pragma unroll
-    for (u32 r = 0; r < ROWS; r++) held[u][r] = from[ROW(r)];
+    for (u32 r = 0; r < ROWS; r++) held[u][r / W].at[r % W] = from[ROW(r)];
   }
 #pragma unroll
   for (u32 u = 0; u < EACH; u++) {
     const u32 column = threadIdx.x + u * THREADS;
     if (column >= live) continue;
 #pragma unroll
-    for (u32 r = 0; r < ROWS; r++) staged[AT(column * ROWS + r)] = held[u][r];
+    for (u32 r = 0; r < ROWS; r += W) *(Pack<E, W>*)(staged + AT(column * ROWS + r)) = held[u][r / W];
   }
   __syncthreads();
   E* to = y + (u64)begin * ROWS;
@@ -173,7 +175,11 @@ const SEPARATE: &str = r#"  const E* from = x + (u64)begin * ROWS;
     if (column >= live) return;
     E* to = y + longer.offset(begin + column, 0);
 #pragma unroll
-    for (u32 r = 0; r < ROWS; r++) to[ROW(r)] = staged[AT(column * ROWS + r)];
+    for (u32 r = 0; r < ROWS; r += W) {
+      const Pack<E, W> held = *(const Pack<E, W>*)(staged + AT(column * ROWS + r));
+#pragma unroll
+      for (u32 c = 0; c < W; c++) to[ROW(r + c)] = held.at[c];
+    }
   }
 "#;
 

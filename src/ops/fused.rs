@@ -436,20 +436,9 @@ impl Related<'_> {
 
 /// Whether the operation's shape rule accepts the spec.
 fn is_valid(spec: &Spec) -> bool {
-    let operand = |tensor: &Tensor| Operand { tensor: *tensor, span: SrcSpan::default() };
-    let inputs: Vec<Operand> = spec.inputs.iter().map(operand).collect();
-    let outputs: Vec<Option<Operand>> = spec.outputs.iter().map(|output| Some(operand(output))).collect();
-    let call = Call {
-        operation: spec.operation,
-        span: SrcSpan::default(),
-        inputs: &inputs,
-        outputs: &outputs,
-        attrs: &spec.attrs,
-        expression: spec.expression.as_deref(),
-        team: spec.team,
-    };
+    let outputs: Vec<Option<Tensor>> = spec.outputs.iter().copied().map(Some).collect();
     let types = spec.outputs.iter().map(|output| (output.dtype, output.dims));
-    spec.operation.infer(&call).is_ok_and(|inferred| inferred.into_iter().eq(types))
+    spec.infer(&outputs, SrcSpan::default()).is_ok_and(|inferred| inferred.into_iter().eq(types))
 }
 
 impl Joined {

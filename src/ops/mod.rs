@@ -35,7 +35,6 @@ pub mod fused;
 mod fused_attention;
 mod host;
 pub mod init;
-mod interleave;
 pub mod kernel;
 mod kernel_ways;
 mod launch;

@@ -32,7 +32,6 @@ impl Operation for Gather {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         call.needs_rank(0, 1, "whose first is picked from")?;
         let (x, i) = (&call.inputs[0].tensor, &call.inputs[1]);
         call.needs_indices(i)?;
@@ -41,6 +40,7 @@ impl Operation for Gather {
             op: call.operation.name(),
             needs: format!("a result of at most {} dimensions", Dims::MAX),
             found: x.to_string(),
+            help: error::OTHER_DIMENSIONS,
             at: call.span.into(),
         })?;
         Ok(vec![call.output(0, x.dtype, dims)?])

@@ -93,6 +93,15 @@ pub fn gap_bytes(tensor: &Tensor, is_written: bool) -> u64 {
     (moved + partly - elements as f64).max(0.0) as u64
 }
 
+/// Rates of an H100 per ns: bytes of its memory, instructions of its threads, and operations of products by its matrix units in 16-bit types and by
+/// its vector units.
+pub const BANDWIDTH: f64 = 2970.0;
+pub const INSTRUCTIONS: f64 = 24e3;
+pub const MATRIX_OPERATIONS: f64 = 720e3;
+pub const VECTOR_OPERATIONS: f64 = 51e3;
+/// Time in ns of a launch on an H100.
+pub const LAUNCH: f64 = 1600.0;
+
 /// Threads of a warp, which can exchange values by shuffles. A wavefront of 64 counts as two warps.
 pub const WARP: u64 = 32;
 

@@ -85,7 +85,6 @@ impl Operation for Permute {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         call.needs_rank(0, 1, "whose first are the rows")?;
         let (x, choices) = (&call.inputs[0].tensor, &call.inputs[1].tensor);
         call.needs_choices(1, Some(x.dims[0]))?;
@@ -271,7 +270,6 @@ impl Operation for Unpermute {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         call.needs_rank(0, 1, "whose first are the rows")?;
         let y = &call.inputs[0];
         call.needs_float(y, "floating-point values")?;

@@ -40,22 +40,27 @@ impl Spec {
         known.then(|| self.attrs.bool(name))
     }
 
-    /// Returns the spec with these outputs. Types of those that are not given are inferred, as tensors of the device.
-    /// `None` if the operation does not accept its operands.
-    pub fn with_outputs(&self, outputs: &[Option<Tensor>]) -> Option<Spec> {
-        let span = SrcSpan::default();
+    /// Returns the type and shape of each output, or the mistake in the operands; `outputs` has those that are given.
+    pub fn infer(&self, outputs: &[Option<Tensor>], span: SrcSpan) -> Result<Vec<(DType, Dims)>, OpError> {
         let operand = |tensor: &Tensor| Operand { tensor: *tensor, span };
         let inputs: Vec<Operand> = self.inputs.iter().map(operand).collect();
-        let given: Vec<Option<Operand>> = outputs.iter().map(|output| output.as_ref().map(operand)).collect();
-        let types = self.operation.infer(&Call {
+        let outputs: Vec<Option<Operand>> = outputs.iter().map(|output| output.as_ref().map(operand)).collect();
+        let call = Call {
             operation: self.operation,
             span,
             inputs: &inputs,
-            outputs: &given,
+            outputs: &outputs,
             attrs: &self.attrs,
             expression: self.expression.as_deref(),
             team: self.team,
-        });
+        };
+        call.infer()
+    }
+
+    /// Returns the spec with these outputs. Types of those that are not given are inferred, as tensors of the device.
+    /// `None` if the operation does not accept its operands.
+    pub fn with_outputs(&self, outputs: &[Option<Tensor>]) -> Option<Spec> {
+        let types = self.infer(outputs, SrcSpan::default());
         let tensor = |(given, (dtype, dims)): (&Option<Tensor>, (DType, Dims))| {
             let strides = dims.contiguous_strides();
             given.unwrap_or(Tensor { dtype, dims, strides, space: Space::Device, align: 16 })

@@ -77,7 +77,6 @@ impl Operation for Rope {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         call.needs_rank(0, 1, "whose last is rotated")?;
         for input in call.inputs {
             call.needs_float(input, "floating-point types")?;

@@ -84,7 +84,6 @@ impl Call<'_> {
     /// Returns an error unless kernels can access all operands and rows of the first input have fewer than 2^31
     /// elements.
     pub(super) fn needs_rows(&self) -> Result<(), OpError> {
-        self.needs_device()?;
         self.needs_rank(0, 1, "along the last of which it works")?;
         self.needs_row_length(*self.inputs[0].tensor.dims.last().expect("it has a dimension"))
     }

@@ -96,6 +96,13 @@ named! {
     }
 }
 
+impl Category {
+    /// Whether kernels access all operands.
+    pub fn needs_device(self) -> bool {
+        matches!(self, Category::Matrix | Category::Elementwise | Category::RowWise | Category::Movement)
+    }
+}
+
 /// A property that most operations lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Property {

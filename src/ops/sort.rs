@@ -1,13 +1,12 @@
 //! `sort`: sorts rows, and returns the original index of each element.
 //!
-//! A block sorts a run of a row, or several short rows, in shared memory by a bitonic network. If rows have several
-//! runs, passes merge them, each of which halves their number; rows of many runs are sorted by the digits of their keys
-//! instead. Time depends on the shape alone, and not on the values.
+//! A block sorts one or several short rows in shared memory by a bitonic network. Longer rows are sorted by the digits of their keys.
+//! Time depends on the shape alone, and not on the values.
 
 use super::kernel::{
-    BLOCK, bounds, c_type, compute_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
+    Parameter, bounds, c_type, compute_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::occupancy::{BUSY_BLOCKS, SECTOR, WARP, share};
+use super::occupancy::{BUSY_BLOCKS, WARP, share};
 use super::radix::{Client, Radix};
 use super::rows::{Rows, row_length};
 use super::select::{sorted_bits, sorted_keys};
@@ -17,9 +16,8 @@ use super::*;
 /// `sort(x)`, as `torch.sort` of the last dimension with `stable=True`.
 pub struct Sort;
 
-/// Maximum number of elements that a block sorts or merges at once. With indices and keys of 8 bytes, they take half of
-/// the shared memory that every device offers to a block.
-const RUN: u64 = 2048;
+/// Maximum number of elements that a block sorts by the network.
+const MOST: u64 = 2048;
 
 /// Maximum number of threads of a sorting block.
 const MAX_THREADS: u64 = 512;
@@ -29,59 +27,48 @@ const EACH: u64 = 8;
 /// Number of contiguous elements that a thread sorts in registers, for keys of 64 bits.
 const EACH_WIDE: u64 = 4;
 
-/// Maximum length of a row with keys of 64 bits that a single block sorts by the network instead of by digits.
-const ALONE_WIDE: u64 = 1024;
+/// Maximum length of a row with keys of 64 bits that a block sorts by the network. Comparing numbers of 64 bits takes more instructions than
+/// their digits do.
+const MOST_WIDE: u64 = 1024;
 
 /// Instructions per pair of elements and step of the network, for entries of 4, 8 and 12 bytes. These and the following
 /// numbers are executed instructions of 14 sorts on an H100, from hardware counters.
 const PER_PAIR: [f64; 3] = [7.5, 12.5, 50.0];
 /// Instructions per element that the network's kernel loads and stores.
 const PER_ENTRY: f64 = 75.0;
-/// Instructions per element and merge pass.
-const PER_MERGE: f64 = 100.0;
 
 /// The division of rows among blocks.
 struct Split {
     rows: Rows,
-    /// Number of elements of a run, a power of two; and number of runs of a row.
-    run: u64,
-    runs: u64,
-    /// Number of rows that a block sorts; more than 1 for short rows only.
+    /// Number of elements that the network sorts for a row, a power of two.
+    padded: u64,
+    /// Number of rows that a block sorts.
     several: u64,
-    /// Size in bytes of an element's key with its index.
-    entry: u64,
     /// Number of neighbouring elements that a thread sorts in registers.
     each: u64,
-    /// The sort by digits; `None` if rows are sorted in runs that are merged.
+    /// The sort by digits; `None` if the network sorts rows.
     radix: Option<Radix>,
 }
 
 impl Split {
     fn of(spec: &Spec) -> Split {
         let rows = Rows::of(&[&spec.inputs[0], &spec.outputs[0], &spec.outputs[1]]);
-        let run = rows.length.next_power_of_two().min(RUN);
-        let runs = rows.length.div_ceil(run);
+        let padded = rows.length.next_power_of_two();
         // Uses all SMs before a block gets more rows than its threads need.
         let spread = (rows.count / BUSY_BLOCKS).max(1).next_power_of_two();
         let dtype = spec.inputs[0].dtype;
-        let each = run.min(if dtype.size() == 8 { EACH_WIDE } else { EACH });
-        let most = RUN.min(MAX_THREADS * each);
-        let several = if runs == 1 { spread.clamp((WARP * each).div_ceil(run), (most / run).max(1)) } else { 1 };
+        let each = padded.min(if dtype.size() == 8 { EACH_WIDE } else { EACH });
+        let most = MOST.min(MAX_THREADS * each);
+        let several = spread.clamp((WARP * each).div_ceil(padded), (most / padded).max(1));
         let bits = sorted_bits(dtype);
-        let key = if bits > 32 { 8 } else { 4 };
-        let radix = Radix::of(rows.count, rows.length, key, bits);
-        let merges = runs.next_power_of_two().ilog2();
-        // The network sorts padding as well. Comparing numbers of 64 bits takes more instructions than their digits do.
-        let is_padded = rows.length * 10 <= run * runs.next_power_of_two() * 9;
-        let is_short = if key == 8 { rows.length <= ALONE_WIDE } else { runs == 1 || !is_padded };
-        let is_faster = radix.passes() < merges || (radix.is_alone() && !is_short);
-        let radix = is_faster.then_some(radix);
-        Split { rows, run, runs, several, entry: key + 4, each, radix }
+        let (key, shortest) = if bits > 32 { (8, MOST_WIDE) } else { (4, MOST) };
+        let radix = (rows.length > shortest).then(|| Radix::of(rows.count, rows.length, key, bits));
+        Split { rows, padded, several, each, radix }
     }
 
     /// Number of elements that a block holds in shared memory.
     fn list(&self) -> u64 {
-        self.run * self.several
+        self.padded * self.several
     }
 
     fn threads(&self) -> u64 {
@@ -89,17 +76,7 @@ impl Split {
     }
 
     fn blocks(&self) -> u64 {
-        (self.rows.count * self.runs).div_ceil(self.several).max(1)
-    }
-
-    /// Number of passes, each of which merges pairs of runs.
-    fn passes(&self) -> u64 {
-        u64::from(self.runs.next_power_of_two().ilog2())
-    }
-
-    /// Size in bytes of the keys and indices of all elements between two kernels; 0 if one kernel sorts each row.
-    fn entries(&self) -> u64 {
-        if self.runs > 1 { self.rows.count * self.rows.length * self.entry } else { 0 }
+        self.rows.count.div_ceil(self.several).max(1)
     }
 }
 
@@ -148,43 +125,25 @@ impl Operation for Sort {
             return costs;
         }
         let listed = (split.blocks() * split.list()) as f64;
-        let steps = f64::from(split.run.ilog2() * (split.run.ilog2() + 1) / 2);
-        let passes = split.passes();
-        let entries = Traffic::of(Space::Device, split.entries());
-        let leaves = |pass: u64| if pass == passes { written } else { entries };
+        let steps = f64::from(split.padded.ilog2() * (split.padded.ilog2() + 1) / 2);
         let of_pair = PER_PAIR[match spec.inputs[0].dtype.size() {
             0..=2 => 0,
             3..=4 => 1,
             _ => 2,
         }];
         // In these steps, threads compare elements of other warps.
-        let wide = (split.run / (WARP * split.each)).max(1).ilog2();
-        let runs = Cost {
+        let wide = (split.padded / (WARP * split.each)).max(1).ilog2();
+        vec![Cost {
             instructions: of_pair * listed / 2.0 * steps + PER_ENTRY * listed,
             read,
-            written: leaves(0),
+            written,
             blocks: split.blocks(),
             share: share(split.threads()),
-            // A thread loads one element after the other, each under a condition. Before it stores a result, it loads the element again, which
-            // no later load can precede.
-            waits: (split.each - 1 + if passes == 0 { split.each } else { 0 }) as f64,
+            // A thread loads one element after the other, each under a condition, and loads each again before it stores a result.
+            waits: (2 * split.each - 1) as f64,
             exchanges: f64::from(wide * (wide + 1) / 2),
             ..Cost::default()
-        };
-        let merge = |pass: u64| Cost {
-            instructions: PER_MERGE * elements as f64,
-            read: entries,
-            written: leaves(pass),
-            blocks: split.rows.count * split.rows.length.div_ceil(RUN),
-            share: share(u64::from(BLOCK)),
-            // The last pass reads each element again, from a sector of its own.
-            sectors: if pass == passes { ((read + entries + written).total() / SECTOR + elements) as f64 } else { 0.0 },
-            exchanges: 3.0,
-            // A warp finds a cut by steps, each of which leaves a 32nd of a run, before the block reads the elements; they name elements.
-            waits: f64::from((RUN << (pass - 1)).ilog2() / WARP.ilog2() + 1) + if pass == passes { 1.0 } else { 0.0 },
-            ..Cost::default()
-        };
-        std::iter::once(runs).chain((1..=passes).map(merge)).collect()
+        }]
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -212,50 +171,26 @@ impl Operation for Sort {
             return vec![with_single_elements(spec, |tasks| walk::launch_all("sort", tasks, compute_type(spec)))];
         }
         let split = Split::of(spec);
-        let (x, indices) = (&spec.inputs[0], &spec.outputs[1]);
-        let (rows, dtype) = (&split.rows, c_type(x.dtype));
+        let (x, rows) = (&spec.inputs[0], &split.rows);
         if let Some(radix) = split.radix {
             return by_digits(spec, rows, &radix);
         }
-        let elements = rows.count * rows.length;
-        let pass = |name: &str, body: &str, threads: u64, blocks: u64, is_last: bool, width: u64, side: u64| {
-            let before = format!(
-                "{}{}#define DESCENDS {}\n#define LAST {}\n#define RUN {}\n#define LIST {}\n#define EACH {}\n\
-                 #define THREADS {threads}\ntypedef {} Packed;\ntypedef {} Index;\n{ENTRIES}",
-                bounds(threads as u32),
-                sorted_keys(x.dtype),
-                u32::from(spec.attrs.bool("descending")),
-                u32::from(is_last),
-                split.run,
-                split.list(),
-                split.list() / threads,
-                if x.dtype.size() <= 2 { "u32" } else { "u64" },
-                index_type(elements.max(blocks * split.several)),
-            );
-            let params = [
-                param(format!("{dtype}* values"), Arg::Operand(1)),
-                param(format!("{}* indices", c_type(indices.dtype)), Arg::Operand(2)),
-                param(format!("const {dtype}* x"), Arg::Operand(0)),
-                param("K* keys", Arg::Workspace(2 * split.entries())),
-                i64_param("sx", rows.steps[0]),
-                i64_param("sv", rows.steps[1]),
-                i64_param("si", rows.steps[2]),
-                geometry_param("g", &rows.geometry),
-                u64_param("rows", rows.count),
-                u32_param("n", rows.length),
-                u32_param("runs", split.runs),
-                u32_param("width", width),
-                u32_param("side", side),
-            ];
-            launch(name, &before, &params, body, blocks, threads as u32)
-        };
-        let passes = split.passes();
-        let mut launches = vec![pass("sort_runs", RUNS, split.threads(), split.blocks(), passes == 0, 0, 0)];
-        launches.extend((0..passes).map(|number| {
-            let blocks = rows.count * rows.length.div_ceil(RUN);
-            pass("sort_merge", MERGE, u64::from(BLOCK), blocks, number + 1 == passes, RUN << number, number % 2)
-        }));
-        launches
+        let before = format!(
+            "{}{}#define DESCENDS {}\n#define ROW {}\n#define LIST {}\n#define EACH {}\n#define THREADS {}\ntypedef {} Packed;\n\
+             typedef {} Index;\n{STORE}",
+            bounds(split.threads() as u32),
+            sorted_keys(x.dtype),
+            u32::from(spec.attrs.bool("descending")),
+            split.padded,
+            split.list(),
+            split.each,
+            split.threads(),
+            if x.dtype.size() <= 2 { "u32" } else { "u64" },
+            index_type(split.blocks() * split.several),
+        );
+        let mut params = operands(spec, rows);
+        params.extend([u64_param("rows", rows.count), u32_param("n", rows.length)]);
+        vec![launch("sort_rows", &before, &params, NETWORK, split.blocks(), split.threads() as u32)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -275,17 +210,10 @@ fn with_single_elements<R>(spec: &Spec, work: impl FnOnce(&[Task]) -> R) -> R {
     ])
 }
 
-/// Kernels that sort rows by the digits of their keys.
-fn by_digits(spec: &Spec, rows: &Rows, radix: &Radix) -> Vec<Launch> {
-    let (x, indices) = (&spec.inputs[0], &spec.outputs[1]);
-    let dtype = c_type(x.dtype);
-    let text = format!(
-        "{}#define DESCENDS {}\n#define DROPS 0\ntypedef {} Index;\n{DIGITS}",
-        sorted_keys(x.dtype),
-        u32::from(spec.attrs.bool("descending")),
-        index_type(rows.count),
-    );
-    let params = [
+/// The operands of a sort as parameters of a kernel.
+fn operands(spec: &Spec, rows: &Rows) -> Vec<Parameter> {
+    let (dtype, indices) = (c_type(spec.inputs[0].dtype), &spec.outputs[1]);
+    vec![
         param(format!("{dtype}* __restrict__ values"), Arg::Operand(1)),
         param(format!("{}* __restrict__ indices", c_type(indices.dtype)), Arg::Operand(2)),
         param(format!("const {dtype}* __restrict__ x"), Arg::Operand(0)),
@@ -293,39 +221,38 @@ fn by_digits(spec: &Spec, rows: &Rows, radix: &Radix) -> Vec<Launch> {
         i64_param("sv", rows.steps[1]),
         i64_param("si", rows.steps[2]),
         geometry_param("g", &rows.geometry),
-    ];
+    ]
+}
+
+/// Kernels that sort rows by the digits of their keys.
+fn by_digits(spec: &Spec, rows: &Rows, radix: &Radix) -> Vec<Launch> {
+    let text = format!(
+        "{}#define DESCENDS {}\n#define DROPS 0\ntypedef {} Index;\n{KEY}{STORE}",
+        sorted_keys(spec.inputs[0].dtype),
+        u32::from(spec.attrs.bool("descending")),
+        index_type(rows.count),
+    );
+    let params = operands(spec, rows);
     radix.launches(&Client { text: &text, params: &params, names: ["sort", "sort_count", "sort_sum", "sort_move"] })
 }
 
-/// Kernel text: the key of an element, and the way in which it is stored.
-const DIGITS: &str = r#"
-#define FIRST(list, p, key) (key = (Key)order(x[g.offset((Index)(list), 0) + (i64)(p) * sx]), key = DESCENDS ? ~key : key, true)
+/// Kernel text: the way in which an element is stored.
+const STORE: &str = r#"
 #define LEAVE(list, at, key, place) \
   values[g.offset((Index)(list), 1) + (i64)(at) * sv] = x[g.offset((Index)(list), 0) + (i64)(place) * sx]; \
   indices[g.offset((Index)(list), 2) + (i64)(at) * si] = (i32)(place);
 "#;
 
-/// Kernel text: list entries with a key, which ascends in the order of the result, and an index. `leave` stores an entry as
-/// element `j` of a row.
-const ENTRIES: &str = r#"
-template <typename E> __device__ inline K key_of(E x) { return DESCENDS ? (K)~order(x) : order(x); }
-__device__ inline u32* places_of(K* keys, u64 all) { return (u32*)(keys + 2 * all); }
-#define LEAVE(row, j, key, place, side) \
-  if (LAST) { \
-    values[g.offset((Index)(row), 1) + (i64)(j) * sv] = x[g.offset((Index)(row), 0) + (i64)(place) * sx]; \
-    indices[g.offset((Index)(row), 2) + (i64)(j) * si] = (i32)(place); \
-  } else { \
-    u64 at = (side) * rows * n + (u64)(row) * n + (j); \
-    keys[at] = key; \
-    places_of(keys, rows * n)[at] = place; \
-  }
+/// Kernel text: the key of an element.
+const KEY: &str = r#"
+#define FIRST(list, p, key) (key = (Key)order(x[g.offset((Index)(list), 0) + (i64)(p) * sx]), key = DESCENDS ? ~key : key, true)
 "#;
 
-/// Kernel text: sorts each run of `RUN` elements by a bitonic network. A thread holds `EACH` neighbouring elements in registers. It
+/// Kernel text: sorts rows of at most `ROW` elements by a bitonic network. A thread holds `EACH` neighbouring elements in registers. It
 /// compares them with its own elements directly, with those of its warp by shuffles, and with others through shared memory. An
-/// entry is one number with the key and the index in the run, or two numbers if keys have 64 bits. Padding at the end of a row
+/// entry is one number with the key and the index in the row, or two numbers if keys have 64 bits. Padding at the end of a row
 /// sorts after all its elements.
-const RUNS: &str = r#"#if BITS == 64
+const NETWORK: &str = r#"#if BITS == 64
   struct Entry {
     K key;
     u32 place;
@@ -335,7 +262,6 @@ const RUNS: &str = r#"#if BITS == 64
     __device__ inline Entry of_lane(u32 mask) const { return {SHUFFLE_XOR(key, mask), SHUFFLE_XOR(place, mask)}; }
   };
   auto entry = [](K key, u32 place) { return Entry{key, place}; };
-  auto key_of_entry = [](const Entry& e) { return e.key; };
   auto place_of_entry = [](const Entry& e) { return e.place; };
   const Entry last = {~(K)0, ~0u};
 #else
@@ -346,7 +272,6 @@ const RUNS: &str = r#"#if BITS == 64
     __device__ inline Entry of_lane(u32 mask) const { return {SHUFFLE_XOR(all, mask)}; }
   };
   auto entry = [](K key, u32 place) { return Entry{((Number)key & (((Number)1 << BITS) - 1)) << 16 | place}; };
-  auto key_of_entry = [](const Entry& e) { return (K)(e.all >> 16); };
   auto place_of_entry = [](const Entry& e) { return (u32)e.all & 0xffffu; };
   const Entry last = {~(Number)0};
 #endif
@@ -354,9 +279,14 @@ const RUNS: &str = r#"#if BITS == 64
   __shared__ Entry list[LIST + LIST / 32];
   auto padded = [](u32 i) { return i + i / 32; };
   for (u32 i = threadIdx.x; i < LIST; i += THREADS) {
-    Index unit = (Index)blockIdx.x * (LIST / RUN) + i / RUN, row = unit / runs;
-    u32 j = (u32)(unit - row * runs) * RUN + i % RUN;
-    list[padded(i)] = row < rows && j < n ? entry(key_of(x[g.offset(row, 0) + (i64)j * sx]), i % RUN) : last;
+    const Index row = (Index)blockIdx.x * (LIST / ROW) + i / ROW;
+    const u32 j = i % ROW;
+    Entry read = last;
+    if (row < rows && j < n) {
+      const K key = order(x[g.offset(row, 0) + (i64)j * sx]);
+      read = entry(DESCENDS ? ~key : key, j);
+    }
+    list[padded(i)] = read;
   }
   __syncthreads();
   const u32 first = threadIdx.x * EACH;
@@ -368,7 +298,7 @@ const RUNS: &str = r#"#if BITS == 64
 #pragma unroll
     for (u32 e = 0; e < EACH; e++) {
       if (e & step) continue;
-      const bool ascends = ((first + e) & (RUN - 1) & size) == 0;
+      const bool ascends = ((first + e) & (ROW - 1) & size) == 0;
       Entry a = own[e], b = own[e | step];
       const bool stays = a.before(b) == ascends;
       own[e] = stays ? a : b;
@@ -383,8 +313,8 @@ const RUNS: &str = r#"#if BITS == 64
 #pragma unroll
     for (u32 step = size / 2; step > 0; step /= 2) pairs(size, step);
   }
-  for (u32 size = 2 * EACH; size <= RUN; size *= 2) {
-    const bool ascends = (first & (RUN - 1) & size) == 0;
+  for (u32 size = 2 * EACH; size <= ROW; size *= 2) {
+    const bool ascends = (first & (ROW - 1) & size) == 0;
     u32 step = size / 2;
     for (; step >= 32 * EACH; step /= 2) {
       __syncthreads();
@@ -406,78 +336,8 @@ const RUNS: &str = r#"#if BITS == 64
   for (u32 e = 0; e < EACH; e++) list[padded(first + e)] = own[e];
   __syncthreads();
   for (u32 i = threadIdx.x; i < LIST; i += THREADS) {
-    Index unit = (Index)blockIdx.x * (LIST / RUN) + i / RUN, row = unit / runs;
-    const u32 begin = (u32)(unit - row * runs) * RUN, j = begin + i % RUN;
-    if (row < rows && j < n) { LEAVE(row, j, key_of_entry(list[padded(i)]), begin + place_of_entry(list[padded(i)]), 0) }
-  }
-"#;
-
-/// Kernel text: merges pairs of runs of `width` elements. A block computes one tile of the result: it finds the elements of both
-/// runs that belong to the tile and loads them into shared memory, and its threads merge equal numbers of them (Green, McColl,
-/// Bader, "GPU merge path", 2012). Equal keys of the first run precede those of the second.
-const MERGE: &str = r#"  __shared__ K list[RUN];
-  __shared__ u32 places[RUN], cuts[2];
-  // Returns how many of the result's first `d` elements come from `a`.
-  auto cut = [](const K* a, u32 of_a, const K* b, u32 of_b, u32 d) {
-    u32 low = d > of_b ? d - of_b : 0, high = d < of_a ? d : of_a;
-    while (low < high) {
-      u32 middle = (low + high) / 2;
-      if (a[middle] <= b[d - 1 - middle]) low = middle + 1; else high = middle;
-    }
-    return low;
-  };
-  // Does the same with 32 threads, which probe 32 positions of memory at once. All threads of a wavefront of 64 take the same
-  // number of steps.
-  auto cut_together = [](const K* a, u32 of_a, const K* b, u32 of_b, u32 d, u32 width) {
-    u32 low = d > of_b ? d - of_b : 0, high = d < of_a ? d : of_a;
-    for (u32 most = width; most > 0; most = (most - 1) / 32) {
-      auto probe = [&](u32 lane) { return low + (u32)((u64)(high - low) * lane / 32); };
-      const u32 middle = probe(threadIdx.x % 32);
-      const u32 count = sum32((u32)(low < high && a[middle] <= b[d - 1 - middle]));
-      if (low == high) continue;
-      const u32 from = count > 0 ? probe(count - 1) + 1 : low;
-      high = count == 0 ? low : count < 32 ? probe(count) : high;
-      low = from;
-    }
-    return low;
-  };
-  u32 tiles = (n + RUN - 1) / RUN, begin = blockIdx.x % tiles * RUN;
-  u64 row = blockIdx.x / tiles;
-  u32 pair = begin / (2 * width) * (2 * width), left = n - pair;
-  u32 of_a = left < width ? left : width, of_b = left - of_a < width ? left - of_a : width;
-  const K* a = keys + side * rows * n + row * n + pair;
-  const u32* a_places = places_of(keys, rows * n) + side * rows * n + row * n + pair;
-  u32 from = begin - pair, to = of_a + of_b - from < RUN ? of_a + of_b : from + RUN, count = to - from;
-  if (threadIdx.x < 64) {
-    const u32 found = cut_together(a, of_a, a + of_a, of_b, threadIdx.x < 32 ? from : to, width);
-    if (threadIdx.x % 32 == 0) cuts[threadIdx.x / 32] = found;
-  }
-  __syncthreads();
-  u32 first_a = cuts[0], some_a = cuts[1] - first_a, some_b = count - some_a;
-  for (u32 i = threadIdx.x; i < count; i += THREADS) {
-    u32 at = i < some_a ? first_a + i : of_a + (from - first_a) + (i - some_a);
-    list[i] = a[at];
-    places[i] = a_places[at];
-  }
-  __syncthreads();
-  u32 own = threadIdx.x * EACH < count ? threadIdx.x * EACH : count;
-  u32 i = cut(list, some_a, list + some_a, some_b, own), j = own - i;
-  K key[EACH];
-  u32 place[EACH];
-#pragma unroll
-  for (u32 e = 0; e < EACH; e++) {
-    if (own + e >= count) continue;
-    bool first = j >= some_b || (i < some_a && list[i] <= list[some_a + j]);
-    u32 at = first ? i++ : some_a + j++;
-    key[e] = list[at];
-    place[e] = places[at];
-  }
-  __syncthreads();
-#pragma unroll
-  for (u32 e = 0; e < EACH; e++)
-    if (own + e < count) { list[own + e] = key[e]; places[own + e] = place[e]; }
-  __syncthreads();
-  for (u32 i = threadIdx.x; i < count; i += THREADS) {
-    LEAVE(row, begin + i, list[i], places[i], 1 - side)
+    const Index row = (Index)blockIdx.x * (LIST / ROW) + i / ROW;
+    const u32 j = i % ROW;
+    if (row < rows && j < n) { LEAVE(row, j, 0, place_of_entry(list[padded(i)])) }
   }
 "#;

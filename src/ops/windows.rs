@@ -67,6 +67,6 @@ impl Call<'_> {
         if apart.iter().all(is_small) {
             return Ok(());
         }
-        Err(self.bad_shape(operand, format!("at most {MAX_NARROW} elements for each channel")))
+        Err(self.too_large(operand, format!("at most {MAX_NARROW} elements for each channel")))
     }
 }

@@ -8,10 +8,11 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::backend::gpu::tracer::Tracer;
 use crate::backend::libraries::{NotOpened, Opened, SearchPaths, functions};
+use crate::base::threads::lock;
 use crate::exec::KernelLaunch;
 use crate::exec::records::{Activity, Cause, GraphNode, NotedCall};
 
@@ -157,10 +158,6 @@ pub fn can_count() -> Result<(), String> {
 
 /// The library, opened at most once by a process.
 static LIBRARY: OnceLock<Result<Arc<Cupti>, String>> = OnceLock::new();
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The opened library.
 pub struct Cupti {

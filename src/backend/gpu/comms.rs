@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::backend::collective::{Collectives, Comm};
+use crate::base::threads::lock;
 use crate::exec::{CommMonitor, Fault};
 
 /// Time that the library may take to abort communicators. It frees memory, which may wait for the device.
@@ -32,10 +33,6 @@ impl Comms {
         Comms { collectives, alive, over: AtomicBool::new(false) }
     }
 
-    fn alive(&self) -> MutexGuard<'_, Vec<Handle>> {
-        self.alive.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the communicators may still be used.
     #[inline]
     pub fn usable(&self) -> bool {
@@ -45,7 +42,7 @@ impl Comms {
     /// Destroys the communicators. Their operations must have completed.
     pub fn destroy(&self) {
         let Some(collectives) = self.collectives else { return };
-        for Handle(comm) in self.alive().drain(..) {
+        for Handle(comm) in lock(&self.alive).drain(..) {
             // SAFETY: the communicator is alive, and the caller has waited for the device.
             unsafe { collectives.destroy(comm) };
         }
@@ -55,7 +52,7 @@ impl Comms {
 impl CommMonitor for Comms {
     fn failure(&self) -> Option<(u32, Box<Fault>)> {
         let collectives = self.collectives.as_ref()?;
-        let alive = self.alive();
+        let alive = lock(&self.alive);
         // SAFETY: the communicators in the list are alive, and nobody ends one while the list is locked.
         (0..)
             .zip(alive.iter())
@@ -64,7 +61,7 @@ impl CommMonitor for Comms {
 
     fn abort(&self) {
         self.over.store(true, Ordering::Relaxed);
-        let handles: Vec<Handle> = self.alive().drain(..).collect();
+        let handles: Vec<Handle> = lock(&self.alive).drain(..).collect();
         let Some(collectives) = self.collectives.filter(|_| !handles.is_empty()) else { return };
         let (done, ended) = channel();
         // The call may block forever, so a detached thread makes it.

@@ -15,9 +15,10 @@
 //! then only the sender's flag keeps the sender from overwriting data that the receiver is still reading.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::backend::crossings::{Crossings, SyncSharing, peer_of};
+use crate::base::threads::lock;
 use crate::exec::{ExecError, Image, Peers};
 use crate::ops::{Copy as CopyLaunch, KernelSource, Launch, Peer, Sent, kernel};
 
@@ -91,11 +92,11 @@ impl<A: Api> PeerDevices<A> {
     }
 
     fn insert(&self, rank: u32, place: PeerDevice<A>) {
-        self.devices.lock().unwrap_or_else(PoisonError::into_inner).insert(rank, Arc::new(place));
+        lock(&self.devices).insert(rank, Arc::new(place));
     }
 
     fn of(&self, rank: u32) -> Result<Arc<PeerDevice<A>>, ExecError> {
-        let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let devices = lock(&self.devices);
         devices.get(&rank).cloned().ok_or_else(|| ExecError::Device {
             fault: format!("rank {rank} has not published the address of its memory: this is a bug"),
             help: None,

@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Runtime, Stream};
@@ -11,6 +11,7 @@ use crate::backend::gpu::tracer::Tracer;
 use crate::backend::gpu::{Addresses, Api, Call, EngineNumber, LibraryWork, UnitRange};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
+use crate::base::threads::lock;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health};
 use crate::model::Priority;
 use crate::ops::{Copy as CopyLaunch, Direction, Gemm, KernelSource};
@@ -184,7 +185,7 @@ impl Api for Hip {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.notes).clone()
     }
 
     fn copy_engines(&self) -> u32 {

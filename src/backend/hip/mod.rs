@@ -23,12 +23,13 @@ mod table;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::rtc::NotCompiled;
 use crate::backend::gpu::{Api, NoDriver, check_index};
 use crate::backend::libraries::{NotOpened, SearchPaths, once};
+use crate::base::threads::lock;
 use crate::exec::{ExecError, Fault};
 use crate::ops::KernelSource;
 
@@ -190,7 +191,7 @@ impl Hip {
 
     /// Adds a line to the run's notes unless it is there already.
     fn note(&self, line: String) {
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = lock(&self.notes);
         if !notes.contains(&line) {
             notes.push(line);
         }

@@ -8,11 +8,12 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::backend::gpu::tracer::Tracer;
 use crate::backend::libraries::{NotOpened, SearchPaths, functions};
+use crate::base::threads::lock;
 use crate::exec::KernelLaunch;
 use crate::exec::records::{Activity, Cause, GraphNode, NotedCall};
 
@@ -137,10 +138,6 @@ static FAILED: Mutex<Option<String>> = Mutex::new(None);
 /// The library, configured at most once by a process.
 static LIBRARY: OnceLock<Result<Arc<Rocprofiler>, String>> = OnceLock::new();
 
-fn state() -> MutexGuard<'static, RecorderState> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The configured library.
 pub struct Rocprofiler {
     table: Table,
@@ -186,7 +183,7 @@ impl Rocprofiler {
         // SAFETY: the callback has the type of the library's header.
         let code = unsafe { (table.configure)(configured) };
         library.check("rocprofiler_force_configure", code)?;
-        match FAILED.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match lock(&FAILED).take() {
             Some(why) => Err(why),
             None if BUFFER.load(Ordering::Acquire) == 0 => {
                 Err("rocprofiler-sdk did not initialize its tools".to_owned())
@@ -221,7 +218,7 @@ impl Rocprofiler {
         loop {
             // SAFETY: the buffer exists.
             self.check("rocprofiler_flush_buffer", unsafe { (self.table.flush)(BUFFER.load(Ordering::Acquire)) })?;
-            let known: HashSet<u32> = state().activities.iter().map(|activity| activity.correlation).collect();
+            let known: HashSet<u32> = lock(&STATE).activities.iter().map(|activity| activity.correlation).collect();
             if calls.is_subset(&known) || start.elapsed() > DELIVERY {
                 return Ok(());
             }
@@ -240,7 +237,7 @@ impl Tracer for Rocprofiler {
     }
 
     fn begin(&self) -> Result<(), String> {
-        let mut state = state();
+        let mut state = lock(&STATE);
         if state.ranks == 0 {
             // SAFETY: the context exists.
             self.check("rocprofiler_start_context", unsafe { (self.table.start)(CONTEXT.load(Ordering::Acquire)) })?;
@@ -277,7 +274,7 @@ impl Tracer for Rocprofiler {
 
     fn end(&self, calls: &HashSet<u32>) -> Result<(Vec<Activity>, u64), String> {
         let collected = self.collect(calls);
-        let mut state = state();
+        let mut state = lock(&STATE);
         let (own, others) = std::mem::take(&mut state.activities)
             .into_iter()
             .partition(|activity: &Activity| calls.contains(&activity.correlation));
@@ -333,7 +330,7 @@ unsafe extern "C" fn initialized(_: *const c_void, _: *mut c_void) -> i32 {
         PERMISSION_DENIED => "the system does not permit rocprofiler-sdk to trace".to_owned(),
         _ => format!("`{call}` returned {code}"),
     };
-    *FAILED.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    *lock(&FAILED) = Some(why);
     -1
 }
 
@@ -348,7 +345,7 @@ unsafe extern "C" fn delivered(
     _data: *mut c_void,
     dropped: u64,
 ) {
-    let mut state = state();
+    let mut state = lock(&STATE);
     state.dropped += dropped;
     for index in 0..count {
         // SAFETY: the library passes so many valid headers, whose payloads have the layout of their kind.

@@ -1,9 +1,10 @@
 //! Collectives and copies between ranks on the CPU, computed by the operations' reference implementations.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 use crate::base::computing::compute;
+use crate::base::threads::{lock, unpoisoned};
 use crate::exec::Comm;
 use crate::ops::{Collective, CollectiveKind, Peer, RankMember, Sent, Spec};
 
@@ -31,7 +32,7 @@ impl CopiesInFlight {
     /// This rank's part in a copy between ranks: sends `inputs`, and stores the received values in `outputs`. Blocks
     /// until the other ranks have sent.
     pub fn pass(&self, crossing: u32, peer: &Peer, inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
-        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = lock(&self.sent);
         if let (Some(Sent { to, counted, .. }), Some(values)) = (&peer.sends, inputs.first()) {
             let arriving = match counted {
                 None => (0, values.clone()),
@@ -51,7 +52,7 @@ impl CopiesInFlight {
                 if let Some(values) = sent.get_mut(&(crossing, from, peer.rank)).and_then(VecDeque::pop_front) {
                     break values;
                 }
-                sent = self.changed.wait(sent).unwrap_or_else(PoisonError::into_inner);
+                sent = unpoisoned(self.changed.wait(sent));
             };
             output[place..place + values.len()].copy_from_slice(&values);
         }
@@ -61,7 +62,7 @@ impl CopiesInFlight {
 impl CommStates {
     /// The state of a communicator, which its ranks share. Created at the first call.
     pub fn of(&self, comm: &Comm) -> Arc<CommState> {
-        let mut comms = self.comms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut comms = lock(&self.comms);
         comms.entry(comm.clone()).or_insert_with(|| Arc::new(CommState::new(comm.ranks.len()))).clone()
     }
 }
@@ -114,19 +115,15 @@ impl CommState {
         CommState { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, ExchangeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether all ranks have arrived with collectives that are not the same.
     pub fn is_mismatched(&self) -> bool {
-        let state = self.lock();
+        let state = lock(&self.state);
         state.mismatched && state.shares.iter().all(Option::is_some)
     }
 
     /// Makes all ranks that wait here continue, now and later, without correct results.
     pub fn abort(&self) {
-        self.lock().broken = true;
+        lock(&self.state).broken = true;
         self.changed.notify_all();
     }
 
@@ -150,7 +147,7 @@ impl CommState {
     /// Executes sends and receives. All data is sent before any is received, so that two ranks that exchange data do
     /// not deadlock.
     fn transfer(&self, rank: u32, collectives: &[Collective], inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         for one in collectives {
             if let (CollectiveKind::Send, Some(source)) = (one.kind, one.source) {
                 state.sent.entry((rank, one.peer)).or_default().push_back(inputs[usize::from(source)].clone());
@@ -166,7 +163,7 @@ impl CommState {
                 if let Some(values) = state.sent.get_mut(&(one.peer, rank)).and_then(VecDeque::pop_front) {
                     break values;
                 }
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = unpoisoned(self.changed.wait(state));
             };
             outputs[usize::from(target) - inputs.len()] = values;
         }
@@ -182,9 +179,9 @@ impl CommState {
     ) {
         let rank = rank as usize;
         // The previous collective must be finished by all ranks.
-        let state = self.lock();
+        let state = lock(&self.state);
         let waited = self.changed.wait_while(state, |state| state.to_fetch > 0 && !state.broken);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut state = unpoisoned(waited);
         if state.broken {
             return;
         }
@@ -204,7 +201,7 @@ impl CommState {
             self.changed.notify_all();
         } else {
             let waited = self.changed.wait_while(state, |state| state.to_fetch == 0 && !state.broken);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
+            state = unpoisoned(waited);
             if state.broken {
                 return;
             }

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 use crate::backend::system;
 use crate::base::computing::compute;
+use crate::base::threads::{lock, unpoisoned};
 use crate::base::{Nanos, Space};
 use crate::exec::{Address, Image, ImageOp};
 use crate::ops::{Collective, Launch, Tensor, contiguous_runs};
@@ -39,21 +40,21 @@ pub struct RecordedEvent {
 
 impl RecordedEvent {
     fn reach(&self, turn: u64) {
-        let mut reached = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reached = lock(&self.turn);
         *reached = (*reached).max(turn);
         self.changed.notify_all();
     }
 
     /// Whether the event has been recorded `turn` times.
     pub fn has_reached(&self, turn: u64) -> bool {
-        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) >= turn
+        *lock(&self.turn) >= turn
     }
 
     /// Blocks until the event has been recorded `turn` times.
     pub fn wait(&self, turn: u64) {
-        let reached = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let reached = lock(&self.turn);
         let waited = self.changed.wait_while(reached, |reached| *reached < turn);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        drop(unpoisoned(waited));
     }
 }
 
@@ -67,23 +68,23 @@ pub struct Stamp {
 impl Stamp {
     /// Clears the time before the stamp is recorded again.
     pub fn clear(&self) {
-        *self.time.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.time) = None;
     }
 
     /// Time at which the stamp was reached; `None` before that.
     pub fn time(&self) -> Option<Nanos> {
-        *self.time.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.time)
     }
 
     fn reach(&self) {
-        *self.time.lock().unwrap_or_else(PoisonError::into_inner) = Some(system::now());
+        *lock(&self.time) = Some(system::now());
         self.changed.notify_all();
     }
 
     fn wait(&self) {
-        let time = self.time.lock().unwrap_or_else(PoisonError::into_inner);
+        let time = lock(&self.time);
         let waited = self.changed.wait_while(time, |time| time.is_none());
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        drop(unpoisoned(waited));
     }
 }
 

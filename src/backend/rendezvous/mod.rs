@@ -23,10 +23,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::base::threads;
+use crate::base::threads::{self, lock, unpoisoned};
 use crate::exec::{ExecError, MAX_MESSAGE, Peers};
 
 use frame::{Frame, FrameKind};
@@ -235,7 +235,7 @@ impl Rendezvous {
     /// has finished.
     pub fn leave(&self, why: Option<&str>) {
         let shared = &self.shared;
-        let mut state = shared.state();
+        let mut state = lock(&shared.state);
         if state.closed {
             return;
         }
@@ -252,10 +252,10 @@ impl Rendezvous {
         // Closing first could discard data that the other side has not read yet.
         if shared.rank == 0 && why.is_none() {
             let all = |state: &mut ConnectionState| state.lost.is_none() && state.finished.len() < shared.links.len();
-            drop(shared.changed.wait_timeout_while(shared.state(), END_TIMEOUT, all));
+            drop(shared.changed.wait_timeout_while(lock(&shared.state), END_TIMEOUT, all));
         }
         for link in shared.links.values() {
-            let _ = link.lock().unwrap_or_else(PoisonError::into_inner).stream.end();
+            let _ = lock(link).stream.end();
         }
     }
 }
@@ -295,14 +295,10 @@ fn reason(error: &io::Error) -> String {
 }
 
 impl RendezvousState {
-    fn state(&self) -> MutexGuard<'_, ConnectionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sends a frame to a rank, in pieces if it is long. Frames of other threads may be sent between two pieces.
     fn send(&self, rank: u32, frame: &Frame) -> io::Result<()> {
         let Some(link) = self.links.get(&rank) else { return Ok(()) };
-        let write = |piece: Frame| link.lock().unwrap_or_else(PoisonError::into_inner).send(&piece);
+        let write = |piece: Frame| lock(link).send(&piece);
         frame.clone().pieces().try_for_each(write)
     }
 
@@ -331,7 +327,7 @@ impl RendezvousState {
                     FrameKind::Alarm => self.alarm(frame.turn, frame.rank),
                     FrameKind::Gone => self.note_lost(frame.rank, &frame.text, from),
                     FrameKind::Bye => {
-                        self.state().finished.insert(from);
+                        lock(&self.state).finished.insert(from);
                         self.changed.notify_all();
                         return;
                     }
@@ -340,7 +336,7 @@ impl RendezvousState {
                 },
                 Err(error) => return self.note_lost(from, &reason(&error), from),
             }
-            if self.state().lost.as_ref().is_some_and(|(rank, _)| *rank == from) {
+            if lock(&self.state).lost.as_ref().is_some_and(|(rank, _)| *rank == from) {
                 return;
             }
         }
@@ -349,7 +345,7 @@ impl RendezvousState {
     /// Queues a message for the step that waits for it. If its sender has failed, all ranks are notified.
     fn put(self: &Arc<Self>, from: u32, frame: Frame) {
         let (failed, turn) = (frame.kind == FrameKind::Failed, frame.turn);
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let inbox = state.inbox.entry(from).or_default();
         inbox.push_back(frame);
         let waiting = inbox.len();
@@ -366,7 +362,7 @@ impl RendezvousState {
 
     /// Notes that a rank has failed before step `turn`.
     fn alarm(self: &Arc<Self>, turn: u64, rank: u32) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.alarm = state.alarm.max(Some((turn, rank)));
         state.wake();
         if state.turn <= turn {
@@ -377,7 +373,7 @@ impl RendezvousState {
 
     /// Notes that a rank is lost. `from` is the rank that has reported it.
     fn note_lost(self: &Arc<Self>, rank: u32, why: &str, from: u32) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.closed || state.lost.is_some() {
             return;
         }
@@ -400,8 +396,8 @@ impl RendezvousState {
         let (shared, why) = (self.clone(), why.to_owned());
         // Without that thread, the iteration timeout must suffice.
         let _ = start(move || {
-            let waited = shared.changed.wait_timeout_while(shared.state(), grace, |state| stuck(state));
-            let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let waited = shared.changed.wait_timeout_while(lock(&shared.state), grace, |state| stuck(state));
+            let (state, _) = unpoisoned(waited);
             let is_stuck = stuck(&state);
             drop(state);
             if is_stuck {
@@ -414,8 +410,8 @@ impl RendezvousState {
     fn send_heartbeats(&self) {
         let interval = HEARTBEAT_INTERVAL.min(self.stall / 4);
         loop {
-            let waited = self.changed.wait_timeout_while(self.state(), interval, |state| !state.closed);
-            let state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.changed.wait_timeout_while(lock(&self.state), interval, |state| !state.closed);
+            let state = unpoisoned(waited).0;
             if state.closed {
                 return;
             }
@@ -434,7 +430,7 @@ impl RendezvousState {
     fn next(self: &Arc<Self>, from: u32, turn: u64, what: &str) -> Result<Frame, ExecError> {
         let lost = |rank: u32, why: String| Err(ExecError::LostRank { rank, why });
         let since = Instant::now();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         loop {
             if let Some((rank, why)) = &state.lost {
                 return lost(*rank, why.clone());
@@ -453,11 +449,11 @@ impl RendezvousState {
             if let Some(why) = self.stalled(&state, from, what, since) {
                 drop(state);
                 self.note_lost(from, &why, from);
-                state = self.state();
+                state = lock(&self.state);
                 continue;
             }
             let waited = self.changed.wait_timeout(state, self.stall.min(HEARTBEAT_INTERVAL));
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = unpoisoned(waited).0;
         }
     }
 
@@ -520,17 +516,17 @@ impl Peers for Rendezvous {
         } else {
             shared.ask_rank_0(turn, what, message, failed)
         };
-        shared.state().waiting = false;
+        lock(&shared.state).waiting = false;
         answered
     }
 
     fn lost(&self) -> Option<ExecError> {
-        let lost = self.shared.state().lost.clone();
+        let lost = lock(&self.shared.state).lost.clone();
         lost.map(|(rank, why)| ExecError::LostRank { rank, why })
     }
 
     fn watch(&self, flag: Option<Arc<AtomicBool>>) {
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         state.watched = flag;
         state.wake();
     }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::base::threads::lock;
+
 use super::frame::{Frame, FrameKind};
 use super::{ConnectionState, RendezvousState};
 
@@ -22,7 +24,7 @@ pub(super) struct HeartbeatProgress {
 impl RendezvousState {
     /// Begins this process's next step, whose name is `what`. Returns its number.
     pub(super) fn enter(&self, what: &str) -> u64 {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let turn = state.turn;
         state.turn += 1;
         what.clone_into(&mut state.step);
@@ -44,7 +46,7 @@ impl RendezvousState {
         let Some((waiting, work)) = heartbeat.bytes.split_first_chunk::<1>() else { return };
         let Ok(work) = work.try_into().map(u64::from_le_bytes) else { return };
         let waiting = waiting[0] != 0;
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let known = state.progress.get(&from).map(|known| (known.turn, known.work, known.waiting));
         // Rank 0, while it waits, supervises the others itself, so it does not count as stuck.
         let is_changed = known != Some((heartbeat.turn, work, waiting)) || (from == 0 && waiting);

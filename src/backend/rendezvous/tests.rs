@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use crate::base::threads::lock;
 use crate::exec::gather;
 
 use super::*;
@@ -23,7 +24,7 @@ fn every_rank_reports_the_first_lost_rank() {
     let heard = thread::scope(|scope| {
         let others = [1, 2].map(|rank| scope.spawn(move || (rank, gather(&join(rank), "numbers", &rank))));
         let first = join(0);
-        first.shared.state().lost = Some((2, "its process ended".to_owned()));
+        lock(&first.shared.state).lost = Some((2, "its process ended".to_owned()));
         first.leave(Some("a rank is gone"));
         others.map(|other| other.join().expect("it only waits"))
     });

@@ -7,10 +7,11 @@
 //! Iterations soon repeat. If the whole state equals that of some iterations ago, the same iterations follow, and the
 //! ranks are told how many of them they can reuse.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 use rustc_hash::FxHashMap;
 
+use crate::base::threads::{lock, unpoisoned};
 use crate::exec::{Issued, Repeat};
 
 use super::digest::{Digest, StampBase};
@@ -242,7 +243,7 @@ impl World {
 
     /// Locks the shared state.
     pub fn lock(&self) -> MutexGuard<'_, SharedState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Registers the thread of a rank. Blocks until all ranks have entered and it is this rank's turn.
@@ -278,7 +279,7 @@ impl World {
 
     fn wait_for_turn<'a>(&self, state: MutexGuard<'a, SharedState>, rank: usize) -> MutexGuard<'a, SharedState> {
         let waited = self.turns[rank].wait_while(state, |state| !state.together || state.turn != rank);
-        waited.unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(waited)
     }
 
     /// Gives the turn to the rank with the lowest number that can run. Advances the simulation until there is one.

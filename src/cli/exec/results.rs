@@ -1,8 +1,9 @@
 //! Prints and writes the results of a run: at its end, or the partial results if the process must exit early.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use crate::base::threads::lock;
 use crate::config::Expected;
 use crate::measure::RunRecord;
 
@@ -51,7 +52,7 @@ impl ResultOutputs {
 
     /// Keeps partial results in case the process must exit early.
     pub fn keep(&self, record: RunRecord) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         if !matches!(*kept, Partial::Taken) {
             *kept = Partial::Some(Box::new(record));
         }
@@ -60,7 +61,7 @@ impl ResultOutputs {
     /// Claims the right to report. Returns the figures that were kept, or `None` if another thread is already
     /// reporting.
     fn take(&self) -> Option<Partial> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         match std::mem::replace(&mut *kept, Partial::Taken) {
             Partial::Taken => None,
             kept => Some(kept),

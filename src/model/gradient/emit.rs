@@ -9,7 +9,7 @@ use crate::model::program::{Label, Memory, MemoryKind, OpKind};
 use crate::model::views::Extent;
 use crate::ops::backward::{Tape, TapeOperation, TensorId, TensorOrigin};
 use crate::ops::init::Init;
-use crate::ops::{self, OpError, Operand, Spec};
+use crate::ops::{self, OpError, Spec, Tensor};
 
 use super::walk::{Used, is_transfer};
 
@@ -180,31 +180,15 @@ impl Analyzer<'_> {
         inputs: &[ViewId],
         outputs: &[ViewId],
     ) -> Result<Spec, OpError> {
-        let operand = |&view: &ViewId| Operand { tensor: *self.program.views.tensor(view), span };
-        let inputs: Vec<Operand> = inputs.iter().map(operand).collect();
-        let given: Vec<Option<Operand>> = outputs.iter().map(operand).map(Some).collect();
-        step.operation.infer(&ops::Call {
-            operation: step.operation,
-            span,
-            inputs: &inputs,
-            outputs: &given,
-            attrs: &step.attrs,
-            expression: step.expression.as_ref(),
-            team: step.team,
-        })?;
-        Ok(Spec {
-            operation: step.operation,
-            attrs: step.attrs.clone(),
+        let tensors = |views: &[ViewId]| views.iter().map(|&view| *self.program.views.tensor(view)).collect::<Vec<_>>();
+        let spec = Spec {
             expression: step.expression.clone().map(Into::into),
-            inputs: inputs.iter().map(|operand| operand.tensor).collect(),
-            outputs: given.iter().flatten().map(|operand| operand.tensor).collect(),
             team: step.team,
-            live: None,
-            sizes: None,
-            has_certain_sizes: false,
-            threads: None,
-            known_cost: Default::default(),
-        })
+            ..Spec::new(step.operation, step.attrs.clone(), tensors(inputs), tensors(outputs))
+        };
+        let given: Vec<Option<Tensor>> = spec.outputs.iter().copied().map(Some).collect();
+        spec.infer(&given, span)?;
+        Ok(spec)
     }
 
     fn push_backward(

@@ -1,7 +1,7 @@
 //! The cost of attention: by the vendor's library, by the kernels of this folder, and by products.
 
 use super::super::cost::{Tiling, Traffic};
-use super::super::occupancy::UNITS;
+use super::super::occupancy::{BANDWIDTH, INSTRUCTIONS, LAUNCH, MATRIX_OPERATIONS, UNITS, VECTOR_OPERATIONS};
 use super::*;
 
 /// Instructions per score for the bias: load, conversion, address and addition.
@@ -43,12 +43,7 @@ const ENDS_AT_ONCE: u64 = 32;
 /// Exchanges that take as long as a search among these ends: 17 shuffles one after the other. An exchange has five, a barrier and a load.
 pub const SEARCH_EXCHANGES: f64 = 3.0;
 
-/// Operations of matrix units in 16-bit types and of products in `f32` and `f64`, instructions and bytes per ns of an H100, time of a launch, and of a wait, in ns.
-const OPERATIONS: f64 = 720e3;
-const WIDE_OPERATIONS: f64 = 51e3;
-const INSTRUCTIONS: f64 = 24e3;
-const BANDWIDTH: f64 = 2970.0;
-const LAUNCH: f64 = 1600.0;
+/// Time of a wait and of an exchange on an H100, in ns.
 pub const WAIT: f64 = 342.0;
 const EXCHANGE: f64 = 105.0;
 
@@ -180,9 +175,9 @@ fn time(cost: &Cost) -> f64 {
     let beside = cost.blocks.div_ceil(UNITS).min(fit) as f64;
     let of_block = UNITS as f64 / cost.blocks as f64 * beside * waves;
     let rate = match cost.matrix {
-        Some(Arithmetic::F32 | Arithmetic::F64) => WIDE_OPERATIONS,
-        Some(Arithmetic::Tf32) => OPERATIONS / 2.0,
-        _ => OPERATIONS,
+        Some(Arithmetic::F32 | Arithmetic::F64) => VECTOR_OPERATIONS,
+        Some(Arithmetic::Tf32) => MATRIX_OPERATIONS / 2.0,
+        _ => MATRIX_OPERATIONS,
     };
     let multiplied = cost.flops.max(cost.tiling.flops) / rate;
     let computed = (multiplied + cost.instructions / INSTRUCTIONS) * of_block;

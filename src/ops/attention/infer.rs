@@ -233,7 +233,7 @@ impl Call<'_> {
             } else {
                 continue;
             };
-            return Err(self.bad_shape(input, needs));
+            return Err(self.too_large(input, needs));
         }
         let scale = self.attrs.number("scale");
         if !(0.0..=1e30).contains(&scale) {

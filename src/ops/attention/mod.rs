@@ -171,7 +171,6 @@ impl Operation for Attention {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         match self {
             Attention::Forward | Attention::Backward | Attention::BiasedBackward => {
                 call.needs_attention()?;

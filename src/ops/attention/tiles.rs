@@ -1,6 +1,6 @@
 //! Tiles of the forward kernels for matrix units.
 
-use super::super::occupancy::{LARGEST_CLUSTER, UNITS, WARP};
+use super::super::occupancy::{BANDWIDTH, LARGEST_CLUSTER, UNITS, WARP};
 use super::cost::WAIT;
 use super::shape::Shape;
 use super::wide_text::VALUE_SLICE;
@@ -47,9 +47,6 @@ const BLOCK_SHARED: u64 = 227 << 10;
 
 /// Floating-point operations of the matrix units of an H100's SM in a ns.
 pub const OPERATIONS: f64 = 5454.0;
-
-/// Bytes of the memory of an H100 in a ns.
-const BANDWIDTH: f64 = 2970.0;
 
 /// Time in ns of a kernel that merges parts, without that of their bytes.
 const MERGE: f64 = 3000.0;

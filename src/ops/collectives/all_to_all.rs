@@ -176,6 +176,7 @@ fn uneven(call: &Call, counts: &ElementCounts) -> Result<Vec<(DType, Dims)>, OpE
             op: "all_to_all",
             needs: format!("the {sent} rows that rank {rank} sends"),
             found: format!("{tensor}, {holds} rows"),
+            help: "the counts of a rank add up to the rows that it sends: lower them, or make the first dimension larger where it is declared",
             at: source.span.into(),
         });
     }

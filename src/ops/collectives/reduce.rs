@@ -225,6 +225,7 @@ pub(super) fn needs_equal_parts(call: &Call, operand: &Operand) -> Result<(), Op
         op: call.operation.name(),
         needs: format!("a number of elements that {ranks} ranks can share"),
         found: format!("{tensor}, {} elements", tensor.elements()),
+        help: "every rank has the same part of it: change a size where it is declared to a multiple of the number of ranks, such as `n * world`",
         at: operand.span.into(),
     })
 }

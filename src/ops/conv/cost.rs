@@ -2,7 +2,9 @@
 
 use super::super::launch::Gemm;
 use super::super::matrix::product_cost;
-use super::super::occupancy::{SECTOR, UNITS, share, share_with};
+use super::super::occupancy::{
+    BANDWIDTH, INSTRUCTIONS, LAUNCH, MATRIX_OPERATIONS, SECTOR, UNITS, VECTOR_OPERATIONS, share, share_with,
+};
 use super::kernel::{FEW_ROWS, Method, Split, Tiles, splits};
 use super::*;
 
@@ -45,7 +47,7 @@ struct Library {
     tile_depth: f64,
 }
 
-const LIBRARY_16: Library = Library { units: 720e3, rate: 0.42, tile_depth: 100.0 };
+const LIBRARY_16: Library = Library { units: MATRIX_OPERATIONS, rate: 0.42, tile_depth: 100.0 };
 const LIBRARY_TF32: Library = Library { units: 370e3, rate: 0.58, tile_depth: 40.0 };
 
 impl Library {
@@ -58,9 +60,6 @@ impl Library {
         }
     }
 }
-
-/// Operations per ns of the vector units in products, on an H100.
-const VECTOR_UNITS: f64 = 51e3;
 
 /// Rate of products whose rows do not begin at multiples of 16 bytes, as a share of others.
 const UNALIGNED_RATE: f64 = 0.14;
@@ -77,11 +76,8 @@ const STAGES: f64 = 1.5;
 /// Instructions per thread and sum of weights, to add those of other threads.
 const PER_SUM: f64 = 20.0;
 
-/// Instructions per ns of an H100; bytes per ns of its memory and of its cache; and time in ns of a launch.
-const INSTRUCTIONS: f64 = 24e3;
-const BANDWIDTH: f64 = 2970.0;
+/// Bytes per ns of the cache of an H100.
 const CACHE_BANDWIDTH: f64 = 7600.0;
-const LAUNCH: f64 = 1600.0;
 
 /// Time in ns for which a step of a block waits, and of an instruction of a thread.
 const STEP_TIME: f64 = 300.0;
@@ -271,7 +267,7 @@ fn product(spec: &Spec, shape: &Shape, library: &Library) -> (Cost, f64) {
     }
     // A library that may round factors need not.
     product.arithmetic = Arithmetic::F32;
-    let exact = timed(spec, &product, VECTOR_UNITS);
+    let exact = timed(spec, &product, VECTOR_OPERATIONS);
     if exact.1 < rounded.1 { exact } else { rounded }
 }
 

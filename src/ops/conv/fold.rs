@@ -4,7 +4,7 @@
 //! channels, so that it reads each window once, and the second one adds the terms of all kernel elements.
 
 use super::super::kernel::{Parameter, u32_param, u64_param};
-use super::super::occupancy::BUSY_BLOCKS;
+use super::super::occupancy::{BANDWIDTH, BUSY_BLOCKS};
 use super::few::Few;
 use super::*;
 
@@ -39,12 +39,11 @@ const PER_THREAD: u64 = 500;
 const PER_WEIGHT: u64 = 60;
 const AT_ONCE: u64 = 8;
 
-/// Multiplications of 32 bits or loads in their place, per ns of an H100; bytes of terms, and results to which terms are added; bytes of
-/// its memory; and time in ns of both launches.
+/// Multiplications of 32 bits or loads in their place, per ns of an H100; bytes of terms, and results to which terms are added;
+/// and time in ns of both launches.
 const PRODUCTS: f64 = 18e3;
 const TERMS_BANDWIDTH: f64 = 1800.0;
 const RESULTS: f64 = 80.0;
-const BANDWIDTH: f64 = 2970.0;
 const LAUNCHES: f64 = 4000.0;
 
 /// Loads of threads per ns of the kernel for few rows, and time in ns of its launch.

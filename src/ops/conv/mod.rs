@@ -107,7 +107,6 @@ impl Operation for Conv {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         let result = match self {
             Conv::Forward => call.result_of_convolution()?,
             Conv::Weights => call.weights_of_convolution()?,

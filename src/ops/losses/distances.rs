@@ -106,7 +106,6 @@ impl Operation for Distance {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         for input in call.inputs {
             call.needs_float(input, "floating-point values")?;
         }

@@ -66,7 +66,6 @@ impl Operation for ElementLoss {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         let [x, target] = call.inputs else { unreachable!("the signature has two inputs") };
         for input in call.inputs {
             call.needs_float(input, "floating-point values")?;

@@ -96,7 +96,6 @@ impl Operation for Gemm {
         if call.attrs.bool("accumulate") && call.outputs[0].is_none() {
             return Err(call.no_output("write the tensor that the product is added to: `-> c`"));
         }
-        call.needs_device()?;
         for (place, input) in call.inputs.iter().enumerate() {
             match self {
                 Gemm::Scaled if place < 2 => {
@@ -160,6 +159,7 @@ impl Operation for Gemm {
             op: self.name(),
             needs: format!("at most {} dimensions", Dims::MAX),
             found: a.to_string(),
+            help: error::OTHER_DIMENSIONS,
             at: call.span.into(),
         };
         dims.push(m).ok_or_else(too_many)?;

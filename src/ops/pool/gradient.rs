@@ -16,7 +16,6 @@ impl Operation for PoolBackward {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         (0..2).try_for_each(|index| call.needs_wide_float(index))?;
         call.needs_spatial(0, LAYOUT)?;
         call.needs_narrow_indices(&call.inputs[0], &[1])?;

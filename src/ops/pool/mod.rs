@@ -54,7 +54,6 @@ impl Operation for Pool {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         call.needs_wide_float(0)?;
         call.needs_spatial(0, LAYOUT)?;
         call.needs_narrow_indices(&call.inputs[0], &[1])?;

@@ -127,7 +127,6 @@ impl Operation for Reduce {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         if call.inputs.is_empty() {
             return Err(OpError::NoTensor { op: call.operation.name(), at: call.span.into() });
         }
@@ -277,6 +276,6 @@ impl Call<'_> {
             return Ok(());
         }
         let input = &self.inputs[0];
-        Err(self.bad_shape(input, "at most 2^31 elements for each result, since kernels count places in 32 bits"))
+        Err(self.too_large(input, "at most 2^31 elements for each result, since kernels count places in 32 bits"))
     }
 }

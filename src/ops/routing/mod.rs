@@ -43,7 +43,6 @@ impl Operation for Route {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         let probs = &call.inputs[0];
         call.needs_float(probs, "floating-point probabilities")?;
         let &[tokens, experts] = &*probs.tensor.dims else {

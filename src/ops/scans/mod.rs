@@ -44,7 +44,6 @@ impl Operation for Scan {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         call.needs_rank(0, 1, "along one of which it goes")?;
         let x = &call.inputs[0].tensor;
         call.axis(x.dims)?;

@@ -39,7 +39,6 @@ impl Operation for Scatter {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         let (x, i) = (&call.inputs[0].tensor, &call.inputs[1]);
         call.needs_indices(i)?;
         let lead = i.tensor.dims.len();

@@ -1,10 +1,11 @@
 //! Explains why a piece could not be parsed.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use pest::Parser as _;
 
 use crate::base::SrcSpan;
+use crate::base::threads::lock;
 
 use super::super::ast::BinaryOp;
 use super::super::error::SyntaxError;
@@ -22,7 +23,7 @@ const FOREIGN: [&str; 11] = ["=>", "=<", "+=", "-=", "*=", "/=", "**", "/*", "++
 /// thread could turn it off while another collects.
 fn attempts(rule: Rule, text: &str) -> (usize, Vec<String>) {
     static SWITCH: Mutex<()> = Mutex::new(());
-    let _held = SWITCH.lock().unwrap_or_else(PoisonError::into_inner);
+    let _held = lock(&SWITCH);
     pest::set_error_detail(true);
     let attempts = Grammar::parse(rule, text).err().and_then(|error| error.parse_attempts());
     pest::set_error_detail(false);
