@@ -3,6 +3,7 @@
 use super::kernel::{BLOCK, Parameter, bounds, c_type, index_type, launch, param, u64_param};
 use super::occupancy::{BUSY_BLOCKS, UNITS};
 use super::ragged::RAGGED;
+use super::row_groups::RowGroups;
 use super::walk::{Operand, Task};
 use super::*;
 
@@ -57,6 +58,11 @@ impl Operation for Concat {
             let instructions = PER_ELEMENT * elements as f64;
             return Cost { instructions, ..spec.streaming_cost(0.0, tiles.rows * tiles.row) };
         }
+        if let Some(groups) = row_groups(spec) {
+            let blocks = groups.iter().map(RowGroups::threads).sum::<u64>().div_ceil(u64::from(BLOCK)).max(1);
+            let instructions = groups.iter().map(RowGroups::instructions).sum();
+            return Cost { instructions, blocks, ..spec.streaming_cost(0.0, 1) };
+        }
         if is_in_packs(spec) {
             let packs = spec.outputs[0].bytes().div_ceil(16);
             let instructions = (PER_PACK + PER_INPUT * spec.inputs.len() as f64) * packs as f64;
@@ -87,6 +93,9 @@ impl Operation for Concat {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         if let Some(tiles) = Tiles::of(spec) {
             return vec![tiles.launch(spec)];
+        }
+        if let Some(groups) = row_groups(spec) {
+            return vec![in_rows(spec, &groups)];
         }
         if is_in_packs(spec) {
             return vec![in_packs(spec)];
@@ -158,6 +167,45 @@ const MIN_PACKS: u64 = 4096;
 fn is_in_packs(spec: &Spec) -> bool {
     let (_, row) = rows(spec);
     spec.outputs[0].elements() >= MIN_PACKS * pack(spec) && row >= pack(spec) && is_flat(spec) && !is_whole(spec, 16)
+}
+
+/// Returns the division of each input's rows among groups of threads, if all rows are long enough for groups. The groups of all inputs have
+/// equal numbers of threads, and of packs of each.
+fn row_groups(spec: &Spec) -> Option<Vec<RowGroups>> {
+    let (all, _) = rows(spec);
+    if !is_in_packs(spec) {
+        return None;
+    }
+    let lengths = || spec.inputs.iter().map(|x| x.elements() / all.max(1));
+    let longest = RowGroups::of(all * spec.inputs.len() as u64, lengths().max()?, pack(spec))?;
+    lengths().map(|length| longest.with(all, length)).collect()
+}
+
+/// Returns the kernel in which groups of threads copy rows of the inputs.
+fn in_rows(spec: &Spec, groups: &[RowGroups]) -> Launch {
+    let (_, row) = rows(spec);
+    let y = &spec.outputs[0];
+    let mut params: Vec<Parameter> = vec![param("E* __restrict__ y", Arg::Operand(spec.inputs.len() as u8))];
+    // The first group of an input, and the first element of its rows in a row of the output.
+    let (mut choices, mut begin, mut from) = (String::new(), 0, 0);
+    for (number, own) in groups.iter().enumerate() {
+        params.push(param(format!("const E* __restrict__ x{number}"), Arg::Operand(number as u8)));
+        let (end, length) = (begin + own.groups(), own.length());
+        choices += &format!(
+            "  {} (group < {end}) {{\n    const Place row = (group - {begin}) / {chunks};\n    chunk = (u32)(group - {begin} - row * {chunks});\n    \
+             to += (u64)row * {row}ull + {from}ull;\n    from = x{number} + (u64)row * {length}ull;\n    n = {length}u;\n  }}\n",
+            if number > 0 { "else if" } else { "if" },
+            chunks = own.chunks(),
+        );
+        (begin, from) = (end, from + length);
+    }
+    let threads = groups.iter().map(RowGroups::threads).sum::<u64>();
+    let before = format!("typedef {} E;\n{}", c_type(y.dtype), groups[0].text(threads));
+    let body = format!(
+        "  const Place group = (Place)(GLOBAL_INDEX / LANES);\n  E* to = y;\n  const E* from = x0;\n  u32 n = 0, chunk = 0;\n{choices}  else return;\n  \
+         copy_row(to, from, true, n, chunk, threadIdx.x % LANES);\n"
+    );
+    launch("concat_rows", &before, &params, &body, threads.div_ceil(u64::from(BLOCK)).max(1), BLOCK)
 }
 
 /// Returns the kernel whose threads write packs. A thread loads the aligned packs of an input that contain its

@@ -62,6 +62,7 @@ mod rewritten;
 mod rope;
 mod routing;
 mod row_chain;
+mod row_groups;
 mod rows;
 mod scans;
 mod scatter;

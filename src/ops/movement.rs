@@ -3,7 +3,8 @@
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::layout::{collapse, halves, packs_of_rows};
 use super::occupancy::{CACHE, RESIDENT_BLOCKS, SECTOR, UNIT_CACHE, sectors_of};
-use super::ragged::RAGGED;
+use super::ragged::{MAX_COLUMN, RAGGED};
+use super::row_groups::RowGroups;
 use super::stream::{RowDivision, RowReads, RowText};
 use super::*;
 
@@ -52,9 +53,10 @@ impl Operation for Gather {
         let once = bytes / count.max(1) * count.min(spec.inputs[0].dims[0]);
         let rows = |bytes| Traffic::of(spec.inputs[0].space, bytes);
         let columns = Columns::of(&spec.outputs[0], spec.inputs[1].dims.len(), &spec.inputs[0], 1);
-        let blocks = match stream(spec, &columns) {
-            Some(stream) => stream.blocks(),
-            None => row_packs(spec, &columns).blocks(),
+        let (blocks, instructions) = match (stream(spec, &columns), row_groups(spec, &columns)) {
+            (Some(stream), _) => (stream.blocks(), 0.0),
+            (None, Some(groups)) => (groups.blocks(), groups.instructions()),
+            (None, None) => (row_packs(spec, &columns).blocks(), 0.0),
         };
         Cost {
             read: rows(once) + Spec::bytes_of(&spec.inputs[1..]),
@@ -63,6 +65,7 @@ impl Operation for Gather {
             sectors: count as f64 * sectors_of(bytes / count.max(1))
                 + ((bytes + spec.inputs[1].bytes()) / SECTOR) as f64,
             blocks,
+            instructions,
             share: 4,
             // A thread loads an index, and then elements of the row that it selects.
             waits: 1.0,
@@ -99,7 +102,7 @@ impl Operation for Gather {
             };
             return vec![stream.launch("gather", spec, (2, 0), row)];
         }
-        let (dtype, packs) = (c_type(x.dtype), row_packs(spec, &columns));
+        let dtype = c_type(x.dtype);
         let params = [
             param("E* __restrict__ y", Arg::Operand(2)),
             param("const E* __restrict__ x", Arg::Operand(0)),
@@ -113,6 +116,11 @@ impl Operation for Gather {
         ];
         // The cache cannot hold the output until it is read: it keeps the rows of `x` instead, which may be selected again.
         let cached = if y.bytes() > CACHE { "#define CACHED \".cs\"\n" } else { "" };
+        if let Some(groups) = row_groups(spec, &columns) {
+            let before = format!("typedef {dtype} E;\n{cached}{}", groups.text(groups.threads()));
+            return vec![launch("gather", &before, &params, GATHER_ROWS, groups.blocks(), BLOCK)];
+        }
+        let packs = row_packs(spec, &columns);
         let before = format!("typedef {dtype} E;\n{cached}{}", packs.text(&columns));
         vec![launch("gather", &before, &params, GATHER, packs.blocks(), BLOCK)]
     }
@@ -151,6 +159,16 @@ const GATHER: &str = r#"  const Place begin = (Place)blockIdx.x * (256 * U) + th
   for (u32 u = 0; u < U; u++) if (indices[u] > -2) PUT(to[u], columns[u], ELEMENTS(held[u]));
 "#;
 
+/// Kernel text: a group of threads copies a chunk of the row that an index selects.
+const GATHER_ROWS: &str = r#"  const Place group = (Place)(GLOBAL_INDEX / LANES), row = group / CHUNKS;
+  if (row >= (Place)count) return;
+  i64 at[2];
+  outer.offsets(row, at);
+  const i64 index = (i64)i[at[1]];
+  const bool exists = index >= 0 && (u64)index < rows;
+  copy_row(y + at[0], x + (exists ? index : 0) * (i64)sx, exists, (u32)n, (u32)(group - row * CHUNKS), threadIdx.x % LANES);
+"#;
+
 /// Kernel text that finds the row selected by an index.
 const INDEXED: &str = "    i64 index = (i64)i[outer.offset(which, 1)];\n    inside = index >= 0 && (u64)index < rows;\n    \
                        return x + (inside ? index : 0) * (i64)sx;\n";
@@ -159,6 +177,14 @@ const INDEXED: &str = "    i64 index = (i64)i[outer.offset(which, 1)];\n    insi
 fn row_packs(spec: &Spec, columns: &Columns) -> RowPacks {
     let (pack, ragged) = columns.packs(spec.outputs[0].dtype);
     RowPacks::of(spec.inputs[1].elements(), columns.length, pack, ragged, PACKS_OF_A_THREAD)
+}
+
+/// Returns the division of the selected rows among groups of threads, if rows may begin inside a pack.
+fn row_groups(spec: &Spec, columns: &Columns) -> Option<RowGroups> {
+    match columns.packs(spec.outputs[0].dtype) {
+        (pack, true) => RowGroups::of(spec.inputs[1].elements(), columns.length, pack),
+        _ => None,
+    }
 }
 
 /// Returns the division of an output that is written from one end to the other. `None` if the output has gaps, if rows
@@ -277,9 +303,6 @@ impl Columns {
         )
     }
 }
-
-/// Length of a row in elements from which on positions of packs need 64 bits.
-const MAX_COLUMN: u64 = 1 << 30;
 
 /// Number of packs of 16 bytes per row, divided by the number of elements per pack, from which on threads process packs
 /// of a row. The partial packs at both ends of a shorter row, which take one store per element, would outweigh the

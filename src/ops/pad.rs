@@ -13,6 +13,8 @@ pub struct Pad;
 /// Instructions of a thread per pack: for elements of less than four bytes, and for larger ones.
 const PER_PACK: [f64; 2] = [180.0, 100.0];
 
+/// Instructions of a thread per pack if each pack belongs to the input or to the border as a whole.
+const PER_WHOLE_PACK: f64 = 45.0;
 /// Instructions of a thread per pack of an output with short rows.
 const PER_SHORT_PACK: f64 = 60.0;
 /// Instructions of a thread per element of a pack of an output with short rows.
@@ -88,6 +90,7 @@ impl Operation for Pad {
         let packs = Spec::bytes_of(&spec.outputs).total().div_ceil(16);
         let per_pack = match merged.has_short_rows() {
             true => PER_SHORT_PACK + PER_ELEMENT * merged.pack() as f64,
+            false if merged.has_whole_packs() => PER_WHOLE_PACK,
             false => PER_PACK[usize::from(spec.outputs[0].dtype.size() >= LARGE)],
         };
         let instructions = per_pack * packs as f64;
@@ -202,18 +205,29 @@ impl Merged {
 
     /// Whether the kernel writes the output from one end to the other in packs of 16 bytes.
     fn is_in_packs(&self) -> bool {
-        let Merged { x, y, before, .. } = self;
+        let Merged { x, y, .. } = self;
         if !y.contiguous() || y.align < 16 || y.elements() == 0 || x.strides.last() != Some(&1) {
             return false;
         }
-        let last = y.dims.len() - 1;
-        let pack = self.pack();
-        let begins = |strides: &Dims| strides[..last].iter().all(|stride| stride.is_multiple_of(pack));
-        let alike = x.align >= 16 && begins(&x.strides) && begins(&y.strides) && before[last].is_multiple_of(pack);
         if self.has_short_rows() {
             return y.elements() >= MANY;
         }
-        x.dims[last] * x.dtype.size() < LONG_ROW || !alike
+        let last = y.dims.len() - 1;
+        x.dims[last] * x.dtype.size() < LONG_ROW || !self.is_alike()
+    }
+
+    /// Whether each pack of the input is a pack of the output.
+    fn is_alike(&self) -> bool {
+        let Merged { x, y, before, .. } = self;
+        let (last, pack) = (y.dims.len() - 1, self.pack());
+        let begins = |strides: &Dims| strides[..last].iter().all(|stride| stride.is_multiple_of(pack));
+        x.align >= 16 && begins(&x.strides) && begins(&y.strides) && before[last].is_multiple_of(pack)
+    }
+
+    /// Whether each pack of the output belongs to the input or to the border as a whole.
+    fn has_whole_packs(&self) -> bool {
+        let is_whole = |tensor: &Tensor| tensor.dims.last().is_some_and(|length| length.is_multiple_of(self.pack()));
+        self.is_alike() && is_whole(&self.x) && is_whole(&self.y)
     }
 
     /// The parts of the output that blocks build in shared memory, if most warps of packs would have a pack with parts of two rows: if rows
@@ -262,7 +276,11 @@ impl Merged {
             if total < 1 << 31 { "i32" } else { "i64" },
         );
         let blocks = total.div_ceil(pack * u64::from(BLOCK)).max(1);
-        let combined = if self.has_short_rows() { SHORT_ROWS } else { LONG_ROWS };
+        let combined = match self.has_short_rows() {
+            true => SHORT_ROWS,
+            false if self.has_whole_packs() => WHOLE_PACKS,
+            false => LONG_ROWS,
+        };
         launch("pad", &text, &params, &[&border, POSITION, combined].concat(), blocks, BLOCK)
     }
 }
@@ -284,6 +302,20 @@ const POSITION: &str = r#"  const int LAST = RANK - 1;
   union Words { u32 w[4]; Pack<E, V> elements; __device__ Words() {} } all;
 #pragma unroll
   for (int c = 0; c < V; c++) store<C>(all.elements.at[c], value);
+"#;
+
+/// Kernel text: reads the pack of the input, unless the pack belongs to the border.
+const WHOLE_PACKS: &str = r#"  bool inside = true;
+  const E* from = x;
+#pragma unroll
+  for (int axis = 0; axis < RANK; axis++) {
+    // Positions before the input wrap around to large numbers.
+    const Place place = at[axis] - (Place)border.before[axis];
+    inside = inside && place < (Place)border.sizes[axis];
+    from += (i64)place * border.strides[axis];
+  }
+  if (inside) all.elements = *(const Pack<E, V>*)from;
+  store_words(y + first, all.w);
 "#;
 
 /// Kernel text: for each row with elements in a pack, reads the aligned packs that contain these elements, shifts them,

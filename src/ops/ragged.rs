@@ -3,6 +3,9 @@
 //! Each pack of the target takes one store. Its elements are loaded as the two aligned packs of the source that hold
 //! them, and shifted into place. Therefore rows of any length move at the same speed.
 
+/// Length of a row in elements from which on positions of packs need 64 bits.
+pub const MAX_COLUMN: u64 = 1 << 30;
+
 /// Kernel text that defines `read_row`, `fetch_row`, `put_row` and `lead_of` for packs of `V` elements, 16 bytes in all. The macro
 /// `CACHED` is the cache operator of stores, a string; without it, the cache keeps what they write.
 pub const RAGGED: &str = r#"

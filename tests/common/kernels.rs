@@ -41,6 +41,11 @@ const SIZES: &str = "param dtype = f32
   buffer everywhere: i32[140000]
   buffer numbers: dtype[140000]
   buffer totals: dtype[1400]
+  buffer joined: dtype[3000, 2602]
+  buffer planes: dtype[2, 4, 130, 131]
+  buffer scales: dtype[4]
+  buffer block: dtype[40, 48]
+  buffer framed: dtype[42, 64]
   step {
     transpose(wide -> turned)
     transpose(turned -> wide)
@@ -54,6 +59,9 @@ const SIZES: &str = "param dtype = f32
     rms_norm(short -> of_short)
     argmax(long -> best, dims: [0])
     gather(long, places -> picked)
+    concat(long, of_long, dim: 1 -> joined)
+    group_norm(planes, scales, scales, groups: 2)
+    pad(block, before: [1, 8], after: [1, 8] -> framed)
     permute(picked, choices, experts: 8 -> sorted, places_of_rows, counts)
     unpermute(sorted, places_of_rows -> picked)
     pad(long, before: [1, 2], after: [0, 1] -> bordered)

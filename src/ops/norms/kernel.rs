@@ -1,12 +1,15 @@
 //! The kernel of a norm. The threads of a row hold it in registers; a row that is too long is read twice.
 
 use super::super::kernel::{
-    bounds, c_type, geometry_param, i64_param, index_type, launch, param, replaced, u32_param, u64_param,
+    bounds, c_type, geometry_param, i64_param, index_type, kernel, param, replaced, u32_param, u64_param,
 };
-use super::super::occupancy::{CACHE, LARGEST_BLOCK, UNIT_THREADS, UNITS, WARP, resident_blocks, share_with};
+use super::super::occupancy::{
+    CACHE, LARGEST_BLOCK, RESERVED_SHARED, UNIT_SHARED, UNIT_THREADS, UNITS, WARP, resident_blocks, share_among,
+    share_with,
+};
 use super::super::ragged::RAGGED;
 use super::super::rows::{HELD, Rows, Sharing, common_pack, is_shifted, is_stageable};
-use super::text::{ADDED, HELPERS, STAGE, UNSTAGE};
+use super::text::{ADDED, HELPERS, SHARED_ROW, STAGE, UNSTAGE};
 use super::*;
 
 /// Instructions per element of a norm without a mean.
@@ -42,6 +45,9 @@ const SMALL_PACK: u64 = 4;
 /// Minimum number of packs of a shifted row.
 const LONG_ROW: u64 = WARP;
 
+/// Maximum size in bytes of a row in shared memory. An SM holds two of them: one loads while the other one stores.
+const MOST_SHARED: u64 = UNIT_SHARED / 2 - RESERVED_SHARED;
+
 /// Size in bytes of a thread's elements of a piece up to which 32 registers suffice for a norm without a mean whose rows are
 /// whole packs.
 const FEW_BYTES: u64 = 32;
@@ -57,6 +63,10 @@ pub struct NormPartition {
     staged: bool,
     /// Whether the registers of a thread hold its elements as they are in memory, two to a register.
     packed: bool,
+    /// Whether shared memory holds the row of a block.
+    shared: bool,
+    /// Size in bytes of an element of the input.
+    size: u64,
     /// Number of rows of a thread, one after the other: several if a block stages very short rows, otherwise 1.
     several: u64,
 }
@@ -131,7 +141,31 @@ impl NormPartition {
             sharing = Sharing { pack: 1, packs: rows.length.div_ceil(threads), threads, whole: true };
         }
         let several = if staged { (STAGED_ELEMENTS / rows.length.max(1)).max(1) } else { 1 };
-        NormPartition { rows, sharing, shifted: shifted && !staged, staged, packed, several }
+        // Threads copy packs of at least four bytes to shared memory without registers for them, so that an SM has two rows.
+        let bytes = reach.next_multiple_of(pack) * spec.inputs[0].dtype.size();
+        let shared = packed && pack * spec.inputs[0].dtype.size() >= 4 && bytes <= MOST_SHARED && rows.count > UNITS;
+        let packed = packed && !shared;
+        NormPartition {
+            rows,
+            sharing,
+            shifted: shifted && !staged,
+            staged,
+            packed,
+            shared,
+            size: spec.inputs[0].dtype.size(),
+            several,
+        }
+    }
+
+    /// Number of bytes of shared memory that hold a row, which may begin inside a pack.
+    fn room(&self) -> u64 {
+        let reach = self.rows.length + if self.shifted { self.sharing.pack - 1 } else { 0 };
+        reach.next_multiple_of(self.sharing.pack) * self.size
+    }
+
+    /// Number of blocks whose rows an SM holds in shared memory.
+    fn resident(&self) -> u64 {
+        (UNIT_THREADS / self.sharing.threads).min(UNIT_SHARED / (self.room() + RESERVED_SHARED)).max(1)
     }
 
     /// Number of blocks of the kernel.
@@ -150,21 +184,25 @@ impl NormPartition {
         let rounds = self.rows.length.div_ceil(self.sharing.threads * pack * packs);
         let of_packs = PER_PACK * accesses * elements / pack as f64;
         let held = if self.packed { spec.inputs[0].dtype.size() } else { norm.compute(spec).size() };
-        let registers = REGISTERS + pack * packs * held / 4;
+        let registers = REGISTERS + if self.shared { 0 } else { pack * packs * held / 4 };
+        let share = match self.shared {
+            true => share_among(self.resident()),
+            false => share_with(self.sharing.block(), registers),
+        };
         Cost {
             instructions: each * elements + of_packs + PER_THREAD * threads,
             special: threads,
             waits: if whole { 0.0 } else { (2 * rounds - 2) as f64 },
             reread: if self.sharing.whole { Traffic::NONE } else { Traffic::of(again.space, again.bytes()) },
             blocks: self.blocks(),
-            share: share_with(self.sharing.block(), registers),
+            share,
             // At most a square, an addition, a subtraction and a multiplication per element.
             ..spec.streaming_cost(4.0 * elements, 1)
         }
     }
 
     pub fn launch(&self, name: &str, spec: &Spec, norm: &Norm, channels: &Channels) -> Launch {
-        let NormPartition { rows, sharing, shifted, staged, packed, several } = self;
+        let NormPartition { rows, sharing, shifted, staged, packed, shared, several, .. } = self;
         let Sharing { pack, packs, threads, whole } = sharing;
         let compute = norm.compute(spec);
         let (x, y) = (c_type(spec.inputs[0].dtype), c_type(spec.outputs[0].dtype));
@@ -208,12 +246,19 @@ impl NormPartition {
             LARGEST_BLOCK
         } / threads;
         let bounds = match whole {
+            true if *shared => {
+                format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({threads}, {})\n", self.resident())
+            }
             true => bounds(sharing.block() as u32),
             false => format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({threads}, {resident})\n"),
         };
+        let of_row = match shared {
+            true => format!("typedef {x} X;\n#define ROOM {}\n{SHARED_ROW}", self.room()),
+            false => String::new(),
+        };
         let before = format!(
             "{}typedef {} C;\n#define T {threads}\n#define V {pack}\n#define K {packs}\n#define BLOCK {}\n#define EVEN {}\n\
-             #define SHIFTED {}\n#define CENTRED {}\n{held}{HELPERS}",
+             #define SHIFTED {}\n#define CENTRED {}\n{held}{HELPERS}{of_row}",
             bounds,
             c_type(compute),
             sharing.block(),
@@ -257,11 +302,18 @@ impl NormPartition {
             false => "  const u32 lead = 0;\n".to_owned(),
         };
         let read = match norm.adds && !staged {
+            false if *shared => "    EACH_PACK(start) { v.copy(k); }\n    v.wait();\n",
             false if *packed => "    EACH_PACK(start) { v.packs[k] = *(const Pack<u32, (V + 1) / 2>*)(from + j); }\n",
             false => "    EACH_PACK(start) { read(from, sx, j, v[k]); }\n",
             true => &ADDED.replace("TYPE", x),
         };
-        let declared = if *packed { format!("Packed<{x}> v") } else { "C v[K][V]".to_owned() };
+        let declared = match (shared, packed) {
+            (true, _) => "extern __shared__ Pack<u32, 4> room[];\n  \
+                          SharedRow v = {(Pack<X, V>*)room + lane, (const Pack<X, V>*)from + lane}"
+                .to_owned(),
+            (false, true) => format!("Packed<{x}> v"),
+            (false, false) => "C v[K][V]".to_owned(),
+        };
         let again = if norm.adds { "read(kept, st, j, v[k])" } else { "read(from, sx, j, v[k])" };
         // The first weight of a row depends on its group.
         let of_group = if channels.groups > 1 { "first_weight + " } else { "" };
@@ -288,7 +340,7 @@ impl NormPartition {
         // A row in registers has its weights there too if they fit, so that no load waits for the statistics.
         let registers = registers.sum::<u64>() * packs;
         let all = REGISTERS + pack * packs * compute.size() / 4 + registers;
-        let is_early = *whole && !packed && !is_whole && channels.alike == 1 && registers <= HELD;
+        let is_early = *whole && !packed && !shared && !is_whole && channels.alike == 1 && registers <= HELD;
         let is_early = is_early && resident_blocks(sharing.block(), all) >= PHASES;
         // Weights of a shifted row are unaligned packs of 16 bytes if they are contiguous and as wide as the row's elements.
         let is_ragged = |input: usize| {
@@ -344,9 +396,23 @@ impl NormPartition {
         let weight = if inputs > norm.rows() { " * weights[i]" } else { "" };
         let bias = if inputs > norm.rows() + 1 { " + biass[i]" } else { "" };
         result += &used;
-        result += &format!(
-            "C r[V]; EACH r[i] = (v[k][i] - all.mean) * scale{weight}{bias};\n      write_row(to, sy, j, lead, n, r);\n"
-        );
+        result += &format!("EACH r[i] = (v[k][i] - all.mean) * scale{weight}{bias};");
+        // Most packs belong to a run as a whole, whose weight scales all their elements.
+        if weights == Weights::Runs && channels.alike >= *pack && inputs > norm.rows() {
+            let of_run = |input: usize, name: &str| {
+                let step = if spec.inputs[input].strides[0] == 1 { "1".to_owned() } else { format!("{name}_step") };
+                format!("load<C>({name}[({of_group}run) * {step}])")
+            };
+            let factor = of_run(norm.rows(), "weight");
+            let shift = if bias.is_empty() { "C(0)".to_owned() } else { of_run(norm.rows() + 1, "bias") };
+            result = format!(
+                "      const u32 run = ((u32)j < lead ? 0 : (u32)j - lead) / alike;\n      \
+                 if ((u32)j + V <= lead + (run + 1) * alike) {{\n        \
+                 const C factor = scale * {factor}, shift = {shift};\n        \
+                 EACH r[i] = (v[k][i] - all.mean) * factor + shift;\n      }} else {{\n{result}\n      }}"
+            );
+        }
+        result = format!("      C r[V];\n{result}\n      write_row(to, sy, j, lead, n, r);\n");
         // Reads the registers a second time for the squares: two sums take fewer instructions than merging means.
         let finish = format!(
             "  C scale = f_rsqrt(all.squares / C(n - lead) + eps);\n{}",
@@ -369,7 +435,12 @@ impl NormPartition {
                  if (start == 0) break;\n  }}\n"
             ),
         };
-        launch(name, &before, &params, &body, self.blocks(), sharing.block() as u32)
+        let kernel = kernel(name, &before, &params, &body, self.blocks(), sharing.block() as u32);
+        let bytes = if *shared { self.room() } else { 0 };
+        Launch::Kernel(Kernel {
+            shared: if bytes > 0 { Shared::AtMost(bytes as u32) } else { kernel.shared },
+            ..kernel
+        })
     }
 }
 
@@ -390,11 +461,11 @@ mod tests {
             let tensors = vec![Tensor::packed(dtype, &[count, length]); 2];
             let [inputs, outputs] = [(); 2].map(|()| tensors[..if adds { 2 } else { 1 }].to_vec());
             let spec = Spec::new(find("layer_norm").unwrap(), Attrs::default(), inputs, outputs);
-            let NormPartition { sharing, shifted, staged, packed, several, .. } = NormPartition::of(&spec, &norm, &Channels::of(&spec));
+            let NormPartition { sharing, shifted, staged, packed, shared, several, .. } = NormPartition::of(&spec, &norm, &Channels::of(&spec));
             let Sharing { pack, packs, threads, whole } = sharing;
             let reach = length + if shifted { pack - 1 } else { 0 };
             prop_assert!(!whole || reach <= threads * packs * pack);
-            let held = if packed { dtype.size() } else { dtype.compute().size() };
+            let held = if packed || shared { dtype.size() } else { dtype.compute().size() };
             prop_assert!(packs * pack * held <= 128);
             prop_assert!(!staged || (whole && several * sharing.block_rows() * length * dtype.size() <= 16 << 10));
         }

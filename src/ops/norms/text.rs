@@ -58,6 +58,41 @@ pub const UNSTAGE: &str = r#"  }
   for (u32 i = threadIdx.x; i * OF_PACK < count; i += BLOCK) put(y + begin - ahead, i, staged[i]);
 "#;
 
+/// Kernel text of a row in shared memory, which belongs behind [`HELPERS`]. Each thread reads only the packs that it has copied there. `HELD` is
+/// the number of packs of a thread that fit: all of them if a block can have `ROOM` bytes, otherwise those of 48 KiB, and a
+/// thread reads its other packs again.
+pub const SHARED_ROW: &str = r#"
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ >= 900)
+#define HELD K
+#else
+#define HELD (ROOM <= 48 << 10 ? K : (48 << 10) / (T * V * sizeof(X)))
+#endif
+struct SharedRow {
+  Pack<X, V>* packs;
+  const Pack<X, V>* from;
+  struct OfPack {
+    Pack<X, V> pack;
+    __device__ C operator[](int i) const { return load<C>(pack.at[i]); }
+  };
+  __device__ OfPack operator[](u32 k) const { return OfPack{k < HELD ? packs[k * T] : from[k * T]}; }
+  // Copies a pack without a register for it.
+  __device__ void copy(u32 k) {
+    if (k >= HELD) return;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"((u32)__cvta_generic_to_shared(packs + k * T)), "l"(from + k * T), "n"(sizeof(X) * V) : "memory");
+#else
+    packs[k * T] = from[k * T];
+#endif
+  }
+  __device__ void wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+  }
+};
+__device__ inline void keep_packed(SharedRow&) {}
+"#;
+
 /// Kernel text: functions on a piece of a row, and across the threads of a row. `T` threads share a row; each has `K`
 /// packs of `V` elements of a piece. Means of parts are merged by the method of Chan, Golub and LeVeque ("Updating
 /// formulae and a pairwise algorithm for computing sample variances", 1979), which keeps the precision of a variance

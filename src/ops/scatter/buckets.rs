@@ -53,8 +53,8 @@ const JOINED: u64 = 16;
 const MIN_SPREAD: u64 = 16;
 const MAX_RANKED_LANES: u64 = 4;
 
-/// Number of indices that a thread reads at once.
-const EACH: u64 = 8;
+/// Maximum number of positions that a thread reads at once.
+const MAX_EACH: u64 = 8;
 /// Number of terms that a thread reads at once: terms of more than four elements, and others.
 const AHEAD: [u64; 2] = [4, 8];
 
@@ -166,6 +166,11 @@ impl Buckets {
         self.count.div_ceil(self.tile())
     }
 
+    /// Number of positions that a thread reads at once. Each takes a search for its run, also if there are fewer positions.
+    fn each(&self) -> u64 {
+        self.round.div_ceil(u64::from(BLOCK)).min(MAX_EACH)
+    }
+
     /// Number of blocks per SM of the kernel that adds.
     fn resident(&self) -> u64 {
         if self.pack > 4 { RESIDENT_WIDE } else { RESIDENT }
@@ -254,7 +259,8 @@ impl Buckets {
         let positions = self.count.div_ceil(self.buckets() * self.segments).max(1);
         let (rounds, groups) = (positions.div_ceil(self.round), block / self.lanes);
         let terms = positions.div_ceil(groups * AHEAD[usize::from(self.pack <= 4)]).max(rounds);
-        let lookups = self.tiles().div_ceil(self.segments * block) + positions.div_ceil(EACH * block).max(rounds);
+        let lookups =
+            self.tiles().div_ceil(self.segments * block) + positions.div_ceil(self.each() * block).max(rounds);
         // The threads of a warp compare the rows of their positions, one of each thread at a time.
         let compared = positions.div_ceil(if self.is_ranked { groups } else { block });
         let of_rounds = rounds * if self.own > 1 { GROUPING } else { ADDING };
@@ -305,7 +311,7 @@ impl Buckets {
             "typedef u32 P;\ntypedef {} Index;\n{EQUALS}{VOTES}{CONSECUTIVE}#define ROUND {}\n#define SORTS {}\n#define COPIES {}\n#define OWN_BITS {}\n\
              #define BUCKETS_BITS {}\n#define CROWD {CROWD}\n#define LANES {}\n#define CHUNKS {}\n#define OWN {}u\n#define BUCKETS {buckets}u\n#define TILE {}\n#define TILES {}u\n#define SEGMENTS {}u\n\
              #define PART {}u\n#define HEAVY {}u\n#define HEADS {}u\n#define RECORDS {}u\n#define JOINED {JOINED}u\n#define SHARED_AT {}ull\n\
-             #define EACH {EACH}\n#define AHEAD {}\n#define JOINERS {}u\n{}",
+             #define EACH {}\n#define AHEAD {}\n#define JOINERS {}u\n{}",
             c_type(spec.inputs[1].dtype),
             self.round,
             u32::from(self.own > 1 && !self.is_ranked),
@@ -323,6 +329,7 @@ impl Buckets {
             self.heads(),
             self.records(),
             self.partials(),
+            self.each(),
             AHEAD[usize::from(self.pack <= 4)],
             joiners(self.segments),
             columns.text_of_packs(self.pack, self.ragged),
