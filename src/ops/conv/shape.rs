@@ -4,7 +4,8 @@
 //! [samples, groups × outputs, windows…]. A window of `y` covers elements of `x`, one for each element of the kernel. Each
 //! tensor is a sum of products of the other two, so that the three forms are the gradients of each other.
 
-use super::super::windows::spatial;
+use super::super::occupancy::{MOVED_AT_ONCE, WARP, lines_of};
+use super::super::windows::{self, spatial};
 use super::*;
 
 /// Sizes and options of a convolution.
@@ -138,6 +139,36 @@ impl Shape {
         2.0 * windows as f64 * (self.groups * self.outputs) as f64 * (self.inputs * self.elements()) as f64
     }
 
+    /// Average number of cache lines from which a warp loads one gathered element for each thread, if its threads have neighbouring positions in
+    /// rows of `length` positions, and `apart` rows of positions lie between those of neighbouring threads.
+    pub fn lines_of_warp(&self, length: u64, apart: u64, size: u64) -> f64 {
+        let last = self.x.len() - 1;
+        let stride = |axis: usize| if self.form == Form::Transposed { 1 } else { self.stride[axis] };
+        let run = length.clamp(1, WARP);
+        let rows = WARP as f64 / run as f64;
+        let of_rows = rows * lines_of((run - 1) * stride(last) * size);
+        // Neighbouring rows can share lines.
+        let pitch = if last > 0 { self.sources()[last] * stride(last - 1) * apart * size } else { 0 };
+        let of_all = lines_of((rows.ceil() as u64 - 1) * pitch + (run - 1) * stride(last) * size);
+        of_rows.min(if last > 0 { of_all } else { of_rows }).min(WARP as f64)
+    }
+
+    /// Part of the gathered tensor that the device's memory moves for the windows: not the elements between windows that lie apart.
+    pub fn moved(&self, size: u64) -> f64 {
+        if self.form == Form::Transposed {
+            return 1.0;
+        }
+        let last = self.x.len() - 1;
+        let along = |axis: usize| {
+            let piece = if axis == last { (MOVED_AT_ONCE / size).max(1) } else { 1 };
+            let (count, dilation) = (self.kernel[axis], self.dilation[axis]);
+            let window = if dilation <= piece { windows::span(count, dilation) + piece - 1 } else { count * piece };
+            let moved = (self.y[axis] - 1) * window.min(self.stride[axis]) + window;
+            (moved as f64 / self.x[axis] as f64).min(1.0)
+        };
+        (0..=last).map(along).product()
+    }
+
     /// Returns the index in the gathered tensor, along one dimension, of the element for a position and a kernel
     /// element; `None` if it lies outside the tensor or between windows.
     pub fn source(&self, axis: usize, position: u64, element: u64) -> Option<u64> {
@@ -156,7 +187,7 @@ impl Shape {
 
 /// Returns the number of windows along a dimension; `None` if the kernel is larger than the padded tensor.
 pub fn windows(size: u64, kernel: u64, [stride, padding, dilation]: [u64; 3]) -> Option<u64> {
-    Some((size + 2 * padding).checked_sub(super::super::windows::span(kernel, dilation))? / stride + 1)
+    Some((size + 2 * padding).checked_sub(windows::span(kernel, dilation))? / stride + 1)
 }
 
 /// Returns the number of elements along a dimension that this many windows cover without padding, plus `added` elements
