@@ -166,10 +166,10 @@ fn own(spec: &Spec) -> (Cost, f64) {
     let (waits, exchanges) = (waits / splits.len().max(1) as f64, exchanges / splits.len().max(1) as u64);
     let parts = Traffic::of(Space::Device, bytes);
     // Each phase writes a part of the elements of a sector.
-    let Shape { stride, form, .. } = Shape::of(spec);
+    let shape = Shape::of(spec);
+    let Shape { stride, form, .. } = shape;
     let apart = stride.last().copied().unwrap_or(1).min(if splits.len() > 1 { 8 } else { 1 });
     let output = &spec.outputs[0];
-    let shape = Shape::of(spec);
     let cost = Cost {
         flops: shape.flops(),
         instructions,

@@ -34,8 +34,7 @@ const MIN_BLOCKS: u64 = UNITS;
 /// Number of blocks below which threads share the channels of a position.
 const ENOUGH_BLOCKS: u64 = UNITS + UNITS / 2;
 
-/// Instructions of a thread for its indices, and for each channel. These and the following numbers are counts in code for sm_90a by NVRTC
-/// 13.0.
+/// Instructions of a thread for its indices, and for each channel. The numbers of instructions are counts in code for sm_90a by NVRTC 13.0.
 const PER_THREAD: f64 = 170.0;
 const PER_CHANNEL: f64 = 20.0;
 /// Instructions for the address of a row of gathered elements; to load an element, with and without checks, and to convert one of 16 bits.
@@ -246,10 +245,10 @@ impl Few {
         let threads = (self.groups * self.threads()) as f64;
         let results = (self.groups * self.rows * columns) as f64;
         let values = self.values(shape) as f64;
-        let innermost =
-            ((shape.kernel[shape.kernel.len() - 1] - 1) * shape.dilation[shape.kernel.len() - 1] + 1) as f64;
+        let last = shape.kernel.len() - 1;
+        let innermost = ((shape.kernel[last] - 1) * shape.dilation[last] + 1) as f64;
         // The places of elements of one dimension are constants.
-        let rows = if shape.kernel.len() > 1 { values / innermost } else { 0.0 };
+        let rows = if last > 0 { values / innermost } else { 0.0 };
         let conversion = if size < 4 { PER_CONVERSION } else { 0.0 };
         let weights = (self.rows * shape.elements()).div_ceil(4) as f64;
         let of_a_channel = PER_CHANNEL

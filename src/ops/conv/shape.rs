@@ -196,3 +196,53 @@ pub fn elements_of(windows: u64, kernel: u64, added: u64, [stride, padding, dila
     let spanned = (windows - 1) * stride + super::super::windows::span(kernel, dilation) + added;
     spanned.checked_sub(2 * padding).filter(|&size| size > 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A forward convolution of one sample and channel without padding and dilation.
+    fn shape(x: &[u64], kernel: u64, stride: u64) -> Shape {
+        let each = |value: u64| std::iter::repeat_n(value, x.len()).collect::<Dims>();
+        let y = x.iter().map(|size| (size - kernel) / stride + 1).collect();
+        let x = x.iter().copied().collect();
+        let [kernel, stride, padding, dilation] = [kernel, stride, 0, 1].map(each);
+        Shape {
+            form: Form::Forward,
+            samples: 1,
+            groups: 1,
+            inputs: 1,
+            outputs: 1,
+            x,
+            kernel,
+            y,
+            stride,
+            padding,
+            dilation,
+        }
+    }
+
+    /// Memory moves whole sectors, so that gaps along the last dimension save nothing unless they are large.
+    #[test]
+    fn elements_between_windows_are_not_moved() {
+        let moved = |x: &[u64], kernel, stride, size| (100.0 * shape(x, kernel, stride).moved(size)).round();
+        assert_eq!(moved(&[64, 64, 64], 1, 2, 4), 25.0);
+        assert_eq!(moved(&[64, 64], 3, 2, 4), 98.0);
+        assert_eq!(moved(&[100, 6400], 1, 100, 4), 0.0);
+        assert_eq!(moved(&[64], 1, 2, 2), 100.0);
+    }
+
+    /// Neighbouring rows that are short share lines.
+    #[test]
+    fn short_rows_share_lines() {
+        let lines = |x: &[u64], stride, size| {
+            let shape = shape(x, 1, stride);
+            shape.lines_of_warp(*shape.y.last().expect("a dimension"), 1, size)
+        };
+        assert_eq!(lines(&[4096], 1, 4), 1.0 + 31.0 / 32.0);
+        assert_eq!(lines(&[4096], 2, 4), 1.0 + 62.0 / 32.0);
+        assert_eq!(lines(&[8, 4096], 64, 4), 32.0);
+        assert!(lines(&[64, 4], 1, 2) < 2.0);
+        assert!(lines(&[64, 4096], 1024, 4) > 8.0);
+    }
+}
