@@ -197,7 +197,7 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let division = match scaled {
         Some(form) => Division::scaled((m, n, k, batch), form).1,
         None => {
-            let may_share = pack.is_some() || !products.iter().any(loses_terms);
+            let may_share = !products.iter().any(loses_terms);
             Division::of((m, n, k, batch), !is_narrow && is_vectorized(spec), pack, 2, may_share).1
         }
     };
@@ -268,12 +268,13 @@ pub fn product_cost(gemm: &launch::Gemm) -> Cost {
 }
 
 /// Whether cuBLASLt may leave out the last terms of a sum if blocks share the depth: it does so for some depths of 16-bit types that are not
-/// multiples of 8, with rows at multiples of 16 bytes. PyTorch's results on an H200 lack the same terms
+/// multiples of 8, if the rows of both factors begin at multiples of 16 bytes. PyTorch's results on an H200 lack the same terms
 /// (docs/measurements/2026-11-28-lost-terms.md).
 pub fn loses_terms(gemm: &launch::Gemm) -> bool {
-    gemm.a.dtype.size() == 2
-        && !gemm.k.is_multiple_of(8)
-        && [&gemm.a, &gemm.b].iter().all(|matrix| u64::from(matrix.align) >= ALIGNMENT)
+    let is_aligned = |matrix: &launch::Matrix| {
+        u64::from(matrix.align) >= ALIGNMENT && (matrix.row * matrix.dtype.size()).is_multiple_of(ALIGNMENT)
+    };
+    gemm.a.dtype.size() == 2 && !gemm.k.is_multiple_of(8) && [&gemm.a, &gemm.b].into_iter().all(is_aligned)
 }
 
 /// Returns the estimated time in ns of the blocks of a plain product of the library, and its cost.
@@ -292,7 +293,7 @@ fn divided(gemm: &launch::Gemm) -> (f64, Cost) {
         Some(Scales { form: form @ (ScaleForm::RowsAndColumns | ScaleForm::Blocks), .. }) => {
             Division::scaled((m, n, k, batch), form)
         }
-        _ => Division::of((m, n, k, batch), is_wide, pack, size, pack.is_some() || !loses_terms(gemm)),
+        _ => Division::of((m, n, k, batch), is_wide, pack, size, !loses_terms(gemm)),
     };
     let cost = Cost {
         flops: flops(m, n),
