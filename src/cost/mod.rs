@@ -188,7 +188,6 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                 Some(time) => time.0 as f64,
                 None => {
                     let units = profile.units.value();
-                    let beside = (grid.blocks as f64 / units).ceil().clamp(1.0, grid.fit().max(1.0));
                     // Tiles can take less time than their operations at the rate of a whole device, which power limits.
                     let flops = if cost.tiling.flops > 0.0 { cost.tiling.flops } else { cost.flops };
                     let arithmetic = flops / unit_rate(cost, profile) * 1e9;
@@ -197,23 +196,7 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                         Some(_) => (issued / units, arithmetic / units),
                         None => (issued.max(arithmetic) / units, 0.0),
                     };
-                    let arithmetic = arithmetic * beside / grid.blocks as f64;
-                    let others = issue_time(cost, grid, beside, profile)
-                        .max(unit_time(cost, grid, profile) * beside)
-                        .max(if beside > 1.0 { profile.block_start.value() * beside } else { 0.0 })
-                        .max(thread_time(cost, grid, cached, profile));
-                    // Blocks on one unit hide each other's latencies, but not those of one block.
-                    let alone = if cost.alternates {
-                        let together = if cost.rate_alone { beside } else { 1.0 };
-                        alternating_time(cost, grid, together, arithmetic / beside, profile)
-                            + latency_time(cost, grid, cached, profile)
-                    } else if cost.exchanges > 0.0 {
-                        // Threads that exchange what they have read write it after that, so a block moves its bytes and computes in turn.
-                        unit_time(cost, grid, profile) + thread_time(cost, grid, cached, profile)
-                    } else {
-                        0.0
-                    };
-                    arithmetic.max(others).max(alone)
+                    wave_time(cost, grid, cached, arithmetic / grid.blocks as f64, profile)
                 }
             };
             let floor = match cost.matrix {
@@ -225,6 +208,39 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
             Task::Kernel { blocks: grid.blocks, share: grid.share, block_time, busy, floor }
         }
     }
+}
+
+/// Mean time in ns of a wave of blocks if memory is no limit. `arithmetic` is that of a block's operations in ns.
+///
+/// The last wave may have fewer blocks, which share their units with fewer others.
+fn wave_time(cost: &Cost, grid: Grid, cached: f64, arithmetic: f64, profile: &Profile) -> f64 {
+    let units = profile.units.value();
+    let time = |blocks: f64| {
+        let beside = (blocks / units).ceil().clamp(1.0, grid.fit().max(1.0));
+        block_time(cost, grid, cached, arithmetic, beside, profile)
+    };
+    let waves = grid.waves(profile);
+    let last = grid.blocks as f64 - (waves - 1.0) * grid.fit().max(1.0) * units;
+    ((waves - 1.0) * time(grid.blocks as f64) + time(last)) / waves
+}
+
+/// Time in ns of a block beside this many of its launch on the same unit, itself included, if memory is no limit.
+fn block_time(cost: &Cost, grid: Grid, cached: f64, arithmetic: f64, beside: f64, profile: &Profile) -> f64 {
+    let others = issue_time(cost, grid, beside, profile)
+        .max(unit_time(cost, grid, profile) * beside)
+        .max(if beside > 1.0 { profile.block_start.value() * beside } else { 0.0 })
+        .max(thread_time(cost, grid, cached, profile));
+    // Blocks on one unit hide each other's latencies, but not those of one block.
+    let alone = if cost.alternates {
+        let together = if cost.rate_alone { beside } else { 1.0 };
+        alternating_time(cost, grid, together, arithmetic, profile) + latency_time(cost, grid, cached, profile)
+    } else if cost.exchanges > 0.0 {
+        // Threads that exchange what they have read write it after that, so a block moves its bytes and computes in turn.
+        unit_time(cost, grid, profile) + thread_time(cost, grid, cached, profile)
+    } else {
+        0.0
+    };
+    (arithmetic * beside).max(others).max(alone)
 }
 
 /// Time in ns of the first access of a kernel to the device's memory. The cache serves a share of the accesses, and no thread waits for

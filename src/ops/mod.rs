@@ -114,7 +114,7 @@ pub use host::{host_operations, on_device};
 pub use launch::*;
 pub use layout::{broadcast_strides, collapse, contiguous_runs, offsets, reshaped};
 pub use live_rows::{LiveOperation, LiveRows, RowFact};
-pub use matrix::{MISSES, has_library_layout};
+pub use matrix::{MISSES, has_library_layout, loses_terms};
 pub use occupancy::{DEFAULT_SHARED, SECTOR, share};
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use read::{DataFile, FilePart, file_part};

@@ -54,6 +54,11 @@ pub fn sectors_of(bytes: u64) -> f64 {
     (bytes + SECTOR - divisor) as f64 / SECTOR as f64
 }
 
+/// Average number of cache lines of a run of elements whose first and last one are this many bytes apart.
+pub fn lines_of(bytes: u64) -> f64 {
+    1.0 + bytes as f64 / LINE as f64
+}
+
 /// Bytes that the device's memory moves at once: two sectors.
 pub const MOVED_AT_ONCE: u64 = 2 * SECTOR;
 

@@ -11,7 +11,7 @@ use cudarc::cublaslt::sys::{
 use crate::backend::gpu::blas::{self, Dialect, Names, Setting};
 use crate::backend::libraries::SearchPaths;
 use crate::exec::ExecError;
-use crate::ops::{Arithmetic, Gemm};
+use crate::ops::{self, Arithmetic, Gemm};
 
 /// cuBLASLt, whose algorithm descriptor has eight 64-bit words.
 pub type CublasLt = blas::BlasLt<8>;
@@ -84,7 +84,7 @@ fn preferences(gemm: &Gemm, workspace: u64) -> Vec<Setting> {
     // With split-k, several blocks each compute a partial sum. Keep the partial sums in the compute type: rounded to a
     // 16-bit result type, some products with one or two rows were wrong by 10 %.
     let schemes = match () {
-        () if loses_terms(gemm) => Some(Scheme::CUBLASLT_REDUCTION_SCHEME_NONE),
+        () if ops::loses_terms(gemm) => Some(Scheme::CUBLASLT_REDUCTION_SCHEME_NONE),
         () if gemm.c.dtype.size() < 4 => Some(Scheme::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE),
         () => None,
     };
@@ -101,13 +101,6 @@ fn preferences(gemm: &Gemm, workspace: u64) -> Vec<Setting> {
     ];
     all.extend(aligns.map(|(field, align)| (field, u32::from(align).to_le_bytes().to_vec())));
     all.into_iter().map(|(field, value)| (field as c_int, value)).collect()
-}
-
-/// Whether split-k may leave out the last terms of a sum: it does so for some depths of 16-bit types that are not multiples of
-/// 8, with rows at multiples of 16 bytes. PyTorch's results on an H200 lack the same terms
-/// (docs/measurements/2026-11-28-lost-terms.md).
-fn loses_terms(gemm: &Gemm) -> bool {
-    gemm.a.dtype.size() == 2 && !gemm.k.is_multiple_of(8) && [&gemm.a, &gemm.b].iter().all(|matrix| matrix.align >= 16)
 }
 
 /// Opens the library, preferably of the driver's major version.

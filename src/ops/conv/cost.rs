@@ -3,9 +3,11 @@
 use super::super::launch::Gemm;
 use super::super::matrix::product_cost;
 use super::super::occupancy::{
-    BANDWIDTH, INSTRUCTIONS, LAUNCH, MATRIX_OPERATIONS, SECTOR, UNITS, VECTOR_OPERATIONS, share, share_with,
+    BANDWIDTH, INSTRUCTIONS, LAUNCH, MATRIX_OPERATIONS, SECTOR, UNITS, VECTOR_OPERATIONS, WARP, lines_of, share,
+    share_with,
 };
 use super::kernel::{FEW_ROWS, Method, Split, Tiles, splits};
+use super::products::Products;
 use super::*;
 
 /// Instructions of a thread that gathers a pack of neighbouring elements of a tile. It computes the place of a kernel
@@ -26,8 +28,12 @@ const PER_ELEMENT: f64 = 10.0;
 const PER_COLUMN: f64 = 145.0;
 const PER_PRODUCT: f64 = 3.0;
 
-/// Instructions per place and thread that sums up weights.
+/// Instructions of a thread that sums up weights: per place, per gathered element, per element of the other factor, and to convert an
+/// element of 16 bits. Counts in code for sm_90a by NVRTC 13.0.
 const PER_PLACE: f64 = 60.0;
+const PER_GATHERED: f64 = 8.0;
+const PER_ROW: f64 = 7.0;
+const PER_CONVERSION: f64 = 1.0;
 
 /// Rows and columns of a tile of the library's kernels, its depth per step, and minimum depth of a block if blocks share it.
 const TILE: u64 = 64;
@@ -102,6 +108,9 @@ const PER_RESULT: f64 = 40.0;
 /// Instructions per product of a thread that computes a column of a transposed convolution, which divides places by the stride.
 const PER_TURNED: f64 = 14.0;
 
+/// Instructions that an SM issues in a cycle, for each thread of a warp.
+const PER_CYCLE: f64 = 4.0;
+
 /// Instructions that an SM could issue while its 32 units for loads and stores execute one of a warp: of words, and of packs of 16 bytes, of
 /// which shared memory serves those of eight threads in a cycle.
 const PER_LOAD: f64 = 3.0;
@@ -110,7 +119,7 @@ const PER_PACK: f64 = 15.0;
 /// Returns the cost of the fastest way.
 pub fn cost(spec: &Spec) -> Cost {
     let (mut best, mut least) = own(spec);
-    for (cost, time) in library(spec).into_iter().chain(spread(spec)) {
+    for (cost, time) in library(spec).into_iter().chain(by_products(spec)) {
         if time < least {
             (best, least) = (cost, time);
         }
@@ -137,7 +146,8 @@ fn own(spec: &Spec) -> (Cost, f64) {
             Method::Tiles(tiles) => split.share.div_ceil(tiles.step),
             Method::Lines(lines) => LINE_EXCHANGES * lines.steps(),
             Method::Fold(fold) => FOLD_EXCHANGES * fold.steps(),
-            Method::Few(_) | Method::Depthwise(_) | Method::Direct => 0,
+            Method::Few(few) => few.exchanges(&split.shape),
+            Method::Depthwise(_) | Method::Direct => 0,
         };
         waits += match &split.method {
             Method::Tiles(tiles) => split.share.div_ceil(tiles.step) as f64,
@@ -153,15 +163,16 @@ fn own(spec: &Spec) -> (Cost, f64) {
     let (waits, exchanges) = (waits / splits.len().max(1) as f64, exchanges / splits.len().max(1) as u64);
     let parts = Traffic::of(Space::Device, bytes);
     // Each phase writes a part of the elements of a sector.
-    let Shape { stride, form, .. } = Shape::of(spec);
+    let shape = Shape::of(spec);
+    let Shape { stride, form, .. } = shape;
     let apart = stride.last().copied().unwrap_or(1).min(if splits.len() > 1 { 8 } else { 1 });
     let output = &spec.outputs[0];
     let cost = Cost {
-        flops: Shape::of(spec).flops(),
+        flops: shape.flops(),
         instructions,
         independent,
         conflicts,
-        read: Spec::bytes_of(&spec.inputs) + parts,
+        read: read(spec, &shape) + parts,
         written: Spec::bytes_of(&spec.outputs) + parts,
         reread: Traffic::of(output.space, if form == Form::Transposed { output.bytes() * (apart - 1) } else { 0 }),
         waits,
@@ -242,20 +253,41 @@ fn library(spec: &Spec) -> Option<(Cost, f64)> {
     Some((cost, computed + conversions + LAUNCH + join))
 }
 
-/// Returns the cost of a transposed convolution of single elements with a stride as products, which a kernel writes with the zeros between,
-/// and its time in ns on an H100; `None` for any other convolution.
-fn spread(spec: &Spec) -> Option<(Cost, f64)> {
+/// Returns the cost of a convolution of single elements as products with the kernels before and after them, and its time in ns on an H100;
+/// `None` for any other convolution.
+fn by_products(spec: &Spec) -> Option<(Cost, f64)> {
     let shape = Shape::of(spec);
-    let library = Library::of(arithmetic(spec))?;
-    let is_apart = shape.form == Form::Transposed && products::multiplies(&shape) && !products::is_product(&shape);
-    if !is_apart || spec.inputs.len() > 2 {
-        return None;
-    }
-    let (cost, time) = product(spec, &shape, &library);
+    let arithmetic = arithmetic(spec);
+    let units = match Library::of(arithmetic) {
+        Some(library) => library.units,
+        None if arithmetic == Arithmetic::F32 => VECTOR_UNITS,
+        None => return None,
+    };
+    let Products { gemms, copy, parts, spread } = Products::of(spec)?;
+    let dtype = spec.inputs[0].dtype;
     let values = shape.samples * shape.inputs * shape.y.iter().product::<u64>();
-    let scratch = Traffic::of(Space::Device, 2 * values * spec.outputs[0].dtype.size());
-    let tiling = Tiling { further: cost.tiling.further + 1, ..cost.tiling };
-    Some((Cost { scratch, tiling, ..cost }, time + scratch.total() as f64 / BANDWIDTH + LAUNCH))
+    let moved = if copy.is_some() || spread.is_some() { values * dtype.size() } else { 0 };
+    let summed = parts.map_or(0, |parts| parts * shape.outputs * shape.inputs * dtype.compute().size());
+    let scratch = Traffic::of(Space::Device, 2 * (moved + summed));
+    let kernels = [copy.is_some(), parts.is_some(), spread.is_some()].map(u64::from).iter().sum::<u64>();
+    let further = kernels + gemms.len() as u64 - 1;
+    let (costs, times): (Vec<Cost>, Vec<f64>) = gemms.iter().map(|gemm| timed(spec, gemm, units)).unzip();
+    let cost: Cost = costs.into_iter().sum();
+    let tiling = Tiling { further: cost.tiling.further + further, ..cost.tiling };
+    let cost = Cost { read: read(spec, &shape), written: Spec::bytes_of(&spec.outputs), scratch, tiling, ..cost };
+    let time = times.iter().sum::<f64>() + scratch.total() as f64 / BANDWIDTH + kernels as f64 * LAUNCH;
+    Some((cost, time))
+}
+
+/// Bytes of the inputs that the device's memory moves.
+fn read(spec: &Spec, shape: &Shape) -> Traffic {
+    let gathered = spec.operand(shape.form.operands(spec)[0]);
+    let unread = gathered.bytes() as f64 * (1.0 - shape.moved(gathered.dtype.size()));
+    let mut read = Spec::bytes_of(&spec.inputs);
+    if !gathered.space.in_host() {
+        read.device -= unread as u64;
+    }
+    read
 }
 
 /// Returns the cost of a convolution of single elements as a product for each sample, and its time in ns on an H100.
@@ -308,23 +340,43 @@ fn padded_flops(split: &Split) -> f64 {
 }
 
 /// Instructions that SMs could issue while their units for loads and stores execute the loads of all threads without tiles, whose other loads
-/// their steps wait for.
+/// their steps wait for. Threads that load several elements before they multiply them leave the schedulers to others, so that only the time
+/// beyond their instructions counts.
 fn loads_of(split: &Split, spec: &Spec) -> f64 {
     let shape = &split.shape;
-    let ((rows, columns, depth), products) = (shape.product(), shape.multiplications());
+    let (rows, columns, depth) = shape.product();
     match &split.method {
-        Method::Few(few) => PER_LOAD * (few.loads(shape) + few.checked_loads(shape)),
+        Method::Few(few) => {
+            let size = spec.inputs[0].dtype.size();
+            (PER_CYCLE * few.loaded_lines(shape, size) - few.instructions(shape, size)).max(0.0)
+        }
         Method::Lines(lines) => PER_PACK * lines.loads(shape),
         Method::Fold(fold) => PER_LOAD * fold.loads(shape),
         // Neighbouring threads load elements a pack apart.
-        Method::Tiles(tiles) => PER_PACK * factor_loads(split, spec, tiles),
+        Method::Tiles(tiles) => {
+            let existing = rows as f64 / rows.next_multiple_of(tiles.rows) as f64;
+            PER_PACK * existing * factor_loads(split, spec, tiles)
+        }
         Method::Depthwise(_) => 0.0,
         Method::Direct if shape.form == Form::Weights => {
-            let (own_rows, own_columns) = split.thread_weights(spec);
-            PER_LOAD * products * (1.0 / own_rows as f64 + 1.0 / own_columns as f64)
+            let size = spec.inputs[0].dtype.size();
+            let [own_rows, own_columns] = split.thread_weights(spec).into();
+            let length = shape.y.last().copied().unwrap_or(1);
+            let gathered = shape.lines_of_warp(length, 1, size) / own_rows as f64;
+            let of_rows = lines_of((WARP - 1) * size) / own_columns as f64;
+            let lines = padded_products(split, spec) * (gathered + of_rows);
+            (PER_CYCLE * lines - instructions_of(split, spec).0).max(0.0)
         }
         Method::Direct => PER_LOAD * (shape.groups * columns * depth * (1 + rows.min(FEW_ROWS))) as f64,
     }
+}
+
+/// Number of multiplications of threads that sum up weights. The last threads have as many rows and columns as others.
+fn padded_products(split: &Split, spec: &Spec) -> f64 {
+    let (rows, columns, depth) = split.shape.product();
+    let (own_rows, own_columns) = split.thread_weights(spec);
+    let weights = rows.next_multiple_of(own_rows) * columns.next_multiple_of(own_columns);
+    (split.shape.groups * weights) as f64 * depth as f64
 }
 
 /// Number of multiplications of all threads that hold several sums in registers, each of which waits for the last of its own sum alone.
@@ -350,8 +402,9 @@ fn factor_loads(split: &Split, spec: &Spec, tiles: &Tiles) -> f64 {
 /// Instructions per gathered element of a tile.
 ///
 /// Threads load a pack from one row of positions without checks if all of its elements exist, and otherwise one by one. A warp with threads
-/// of both kinds, as at the borders of a tensor, executes both.
-fn gathered_instructions(shape: &Shape, pack: u64) -> f64 {
+/// of both kinds, as at the borders of a tensor, executes both. Threads outside of the product, whose share of the tile is not `existing`,
+/// check each element.
+fn gathered_instructions(shape: &Shape, pack: u64, existing: f64) -> f64 {
     let of_pack = |instructions: f64| instructions / pack as f64;
     let turned = shape.form == Form::Transposed;
     let is_apart = turned && shape.stride.last().is_some_and(|&stride| stride > 1);
@@ -361,16 +414,25 @@ fn gathered_instructions(shape: &Shape, pack: u64) -> f64 {
     match (never_runs, has_borders) {
         (true, _) => of_pack(PER_TAP) + PER_CHECKED,
         (false, true) => run + PER_CHECKED,
-        (false, false) => run,
+        (false, false) => existing * run + (1.0 - existing) * (of_pack(PER_TAP + PER_ENDS) + PER_CHECKED),
     }
+}
+
+/// Share of the gathered elements of tiles that belong to the product.
+fn existing_share(shape: &Shape, tiles: &Tiles) -> f64 {
+    let (_, columns, depth) = shape.product();
+    [(columns, tiles.columns), (depth, tiles.step)]
+        .map(|(size, tile)| size as f64 / size.next_multiple_of(tile) as f64)
+        .iter()
+        .product()
 }
 
 /// Returns the number of instructions of all threads, and the arithmetic of the matrix units if they are used.
 fn instructions_of(split: &Split, spec: &Spec) -> (f64, Option<Arithmetic>) {
     let shape = &split.shape;
-    let ((rows, columns, depth), products) = (shape.product(), shape.multiplications());
+    let (rows, columns, depth) = shape.product();
     match &split.method {
-        Method::Few(few) => (few.instructions(shape), None),
+        Method::Few(few) => (few.instructions(shape, spec.inputs[0].dtype.size()), None),
         Method::Lines(lines) => (lines.instructions(shape), None),
         Method::Fold(fold) => (fold.instructions(shape), None),
         Method::Depthwise(depthwise) => (depthwise.instructions(), None),
@@ -379,19 +441,21 @@ fn instructions_of(split: &Split, spec: &Spec) -> (f64, Option<Arithmetic>) {
             let [rows, columns, depth] = [(rows, tiles.rows), (columns, tiles.columns), (depth, tiles.step)]
                 .map(|(size, tile)| size.next_multiple_of(tile) as f64);
             let products = shape.groups as f64 * rows * columns * depth;
-            let gathers = gathered_instructions(shape, tiles.pack) * products / tiles.rows as f64;
+            let existing = existing_share(shape, tiles);
+            let gathers = gathered_instructions(shape, tiles.pack, existing) * products / tiles.rows as f64;
             let of_a_thread = PER_TILE + PER_RESULT * (tiles.rows * tiles.columns / THREADS) as f64;
             let of_tiles = (split.blocks(spec) * THREADS) as f64 * of_a_thread;
             let all = gathers + PER_FACTOR * factor_loads(split, spec, tiles) + of_tiles;
             if tiles.units { (all, Some(arithmetic(spec))) } else { (products + all, None) }
         }
         Method::Direct if shape.form == Form::Weights => {
-            let (own_rows, own_columns) = split.thread_weights(spec);
-            let sums = split.blocks(spec) as f64 * (THREADS * own_rows * own_columns) as f64 * PER_SUM;
-            (
-                sums + products * (1.0 + PER_ELEMENT / own_rows as f64 + PER_PLACE / (own_rows * own_columns) as f64),
-                None,
-            )
+            let [own_rows, own_columns] = <[u64; 2]>::from(split.thread_weights(spec)).map(|count| count as f64);
+            let sums = split.blocks(spec) as f64 * THREADS as f64 * own_rows * own_columns * PER_SUM;
+            let conversion = if spec.inputs[0].dtype.size() < 4 { PER_CONVERSION } else { 0.0 };
+            let gathered = (PER_GATHERED + conversion) / own_rows;
+            let of_rows = (PER_ROW + conversion) / own_columns;
+            let of_a_product = 1.0 + gathered + of_rows + PER_PLACE / (own_rows * own_columns);
+            (sums + padded_products(split, spec) * of_a_product, None)
         }
         Method::Direct => {
             let threads = (shape.groups * columns) as f64;

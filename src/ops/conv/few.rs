@@ -34,12 +34,21 @@ const MIN_BLOCKS: u64 = UNITS;
 /// Number of blocks below which threads share the channels of a position.
 const ENOUGH_BLOCKS: u64 = UNITS + UNITS / 2;
 
-/// Instructions of a thread for its indices.
-const PER_THREAD: f64 = 80.0;
-/// Instructions per gathered element.
-const PER_VALUE: f64 = 5.0;
-/// Instructions per result.
+/// Instructions of a thread for its indices, and for each channel. The numbers of instructions are counts in code for sm_90a by NVRTC 13.0.
+const PER_THREAD: f64 = 170.0;
+const PER_CHANNEL: f64 = 20.0;
+/// Instructions for the address of a row of gathered elements; to load an element, with and without checks, and to convert one of 16 bits.
+const PER_ROW: f64 = 3.0;
+const PER_VALUE: f64 = 1.0;
+const PER_CHECKED: f64 = 7.0;
+const PER_CONVERSION: f64 = 1.0;
+/// Instructions to copy a weight to shared memory, and number of weights that a thread loads at once.
+const PER_WEIGHT: f64 = 42.0;
+const WEIGHTS_AT_ONCE: u64 = 2;
+/// Instructions per result; and per thread and exchange of sums, also for each thread that shares the channels.
 const PER_RESULT: f64 = 12.0;
+const PER_EXCHANGE: f64 = 35.0;
+const PER_SHARED_SUM: f64 = 3.5;
 
 /// Division of the work among threads.
 pub struct Few {
@@ -187,9 +196,27 @@ impl Few {
         self.channels.div_ceil(self.slices)
     }
 
-    /// Number of accesses for which a thread waits, one after the other: the loads of each channel, with and without checks.
+    /// Number of accesses for which a thread waits, one after the other: the loads of each channel, with and without checks, and those of
+    /// the weights that it copies.
     pub fn waits(&self, shape: &Shape) -> f64 {
-        self.steps() as f64 * (1.0 + self.checking(shape))
+        let copied = (self.weights(shape) as f64 / (THREADS * WEIGHTS_AT_ONCE) as f64).ceil();
+        self.steps() as f64 * (1.0 + self.checking(shape)) + copied
+    }
+
+    /// Number of weights that a block copies to shared memory.
+    fn weights(&self, shape: &Shape) -> u64 {
+        self.channels * self.rows * shape.elements()
+    }
+
+    /// Number of sums of a thread.
+    fn sums(&self, shape: &Shape) -> u64 {
+        let phases: u64 = if shape.form == Form::Transposed { shape.stride.iter().product() } else { 1 };
+        self.own * phases * self.rows
+    }
+
+    /// Number of exchanges of sums, one after the other, among the threads that share channels.
+    pub fn exchanges(&self, shape: &Shape) -> u64 {
+        if self.slices > 1 { self.sums(shape).div_ceil(self.slices) } else { 0 }
     }
 
     /// Number of loads of all threads: of gathered elements, and of packs of four weights in shared memory.
@@ -198,18 +225,43 @@ impl Few {
         (self.groups * self.threads() * self.channels) as f64 * (self.values(shape) + weights) as f64
     }
 
-    /// Number of loads of gathered elements that warps execute again, with checks.
-    pub fn checked_loads(&self, shape: &Shape) -> f64 {
-        self.checking(shape) * (self.groups * self.threads() * self.channels * self.values(shape)) as f64
+    /// Number of cache lines from which all threads load: of gathered elements, and of packs of four weights in shared memory, which are
+    /// the same for a warp.
+    pub fn loaded_lines(&self, shape: &Shape, size: u64) -> f64 {
+        let weights = (self.rows * shape.elements()).div_ceil(4) as f64;
+        let channels = (self.groups * self.threads() * self.channels) as f64;
+        let values = self.values(shape) as f64 * (1.0 + self.checking(shape));
+        channels * (values * self.lines(shape, size) + weights)
+    }
+
+    /// Average number of cache lines from which a warp loads one element for each thread. Neighbouring threads load elements of one row.
+    fn lines(&self, shape: &Shape, size: u64) -> f64 {
+        shape.lines_of_warp(self.count[2], if shape.kernel.len() > 1 { self.own } else { 1 }, size)
     }
 
     /// Returns the number of instructions of all threads.
-    pub fn instructions(&self, shape: &Shape) -> f64 {
+    pub fn instructions(&self, shape: &Shape, size: u64) -> f64 {
         let (_, columns, _) = shape.product();
         let threads = (self.groups * self.threads()) as f64;
         let results = (self.groups * self.rows * columns) as f64;
-        let gathered = threads * (self.channels * self.values(shape)) as f64 + self.checked_loads(shape);
-        PER_THREAD * threads * self.slices as f64 + PER_VALUE * gathered + PER_RESULT * results + shape.flops() / 2.0
+        let values = self.values(shape) as f64;
+        let last = shape.kernel.len() - 1;
+        let innermost = ((shape.kernel[last] - 1) * shape.dilation[last] + 1) as f64;
+        // The places of elements of one dimension are constants.
+        let rows = if last > 0 { values / innermost } else { 0.0 };
+        let conversion = if size < 4 { PER_CONVERSION } else { 0.0 };
+        let weights = (self.rows * shape.elements()).div_ceil(4) as f64;
+        let of_a_channel = PER_CHANNEL
+            + PER_ROW * rows
+            + (PER_VALUE + conversion) * values
+            + self.checking(shape) * (PER_CHECKED + conversion) * values
+            + weights;
+        let exchanged = self.exchanges(shape) as f64 * (PER_EXCHANGE + PER_SHARED_SUM * self.slices as f64);
+        threads * self.channels as f64 * of_a_channel
+            + threads * self.slices as f64 * (PER_THREAD + exchanged)
+            + self.blocks() as f64 * self.weights(shape) as f64 * PER_WEIGHT
+            + PER_RESULT * results
+            + shape.flops() / 2.0
     }
 
     /// Returns the parameters that only this kernel has.

@@ -4,7 +4,8 @@
 //! [samples, groups × outputs, windows…]. A window of `y` covers elements of `x`, one for each element of the kernel. Each
 //! tensor is a sum of products of the other two, so that the three forms are the gradients of each other.
 
-use super::super::windows::spatial;
+use super::super::occupancy::{MOVED_AT_ONCE, WARP, lines_of};
+use super::super::windows::{self, spatial};
 use super::*;
 
 /// Sizes and options of a convolution.
@@ -138,6 +139,36 @@ impl Shape {
         2.0 * windows as f64 * (self.groups * self.outputs) as f64 * (self.inputs * self.elements()) as f64
     }
 
+    /// Average number of cache lines from which a warp loads one gathered element for each thread, if its threads have neighbouring positions in
+    /// rows of `length` positions, and `apart` rows of positions lie between those of neighbouring threads.
+    pub fn lines_of_warp(&self, length: u64, apart: u64, size: u64) -> f64 {
+        let last = self.x.len() - 1;
+        let stride = |axis: usize| if self.form == Form::Transposed { 1 } else { self.stride[axis] };
+        let run = length.clamp(1, WARP);
+        let rows = WARP as f64 / run as f64;
+        let of_rows = rows * lines_of((run - 1) * stride(last) * size);
+        // Neighbouring rows can share lines.
+        let pitch = if last > 0 { self.sources()[last] * stride(last - 1) * apart * size } else { 0 };
+        let of_all = lines_of((rows.ceil() as u64 - 1) * pitch + (run - 1) * stride(last) * size);
+        of_rows.min(if last > 0 { of_all } else { of_rows }).min(WARP as f64)
+    }
+
+    /// Part of the gathered tensor that the device's memory moves for the windows: not the elements between windows that lie apart.
+    pub fn moved(&self, size: u64) -> f64 {
+        if self.form == Form::Transposed {
+            return 1.0;
+        }
+        let last = self.x.len() - 1;
+        let along = |axis: usize| {
+            let piece = if axis == last { (MOVED_AT_ONCE / size).max(1) } else { 1 };
+            let (count, dilation) = (self.kernel[axis], self.dilation[axis]);
+            let window = if dilation <= piece { windows::span(count, dilation) + piece - 1 } else { count * piece };
+            let moved = (self.y[axis] - 1) * window.min(self.stride[axis]) + window;
+            (moved as f64 / self.x[axis] as f64).min(1.0)
+        };
+        (0..=last).map(along).product()
+    }
+
     /// Returns the index in the gathered tensor, along one dimension, of the element for a position and a kernel
     /// element; `None` if it lies outside the tensor or between windows.
     pub fn source(&self, axis: usize, position: u64, element: u64) -> Option<u64> {
@@ -156,7 +187,7 @@ impl Shape {
 
 /// Returns the number of windows along a dimension; `None` if the kernel is larger than the padded tensor.
 pub fn windows(size: u64, kernel: u64, [stride, padding, dilation]: [u64; 3]) -> Option<u64> {
-    Some((size + 2 * padding).checked_sub(super::super::windows::span(kernel, dilation))? / stride + 1)
+    Some((size + 2 * padding).checked_sub(windows::span(kernel, dilation))? / stride + 1)
 }
 
 /// Returns the number of elements along a dimension that this many windows cover without padding, plus `added` elements
@@ -164,4 +195,54 @@ pub fn windows(size: u64, kernel: u64, [stride, padding, dilation]: [u64; 3]) ->
 pub fn elements_of(windows: u64, kernel: u64, added: u64, [stride, padding, dilation]: [u64; 3]) -> Option<u64> {
     let spanned = (windows - 1) * stride + super::super::windows::span(kernel, dilation) + added;
     spanned.checked_sub(2 * padding).filter(|&size| size > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A forward convolution of one sample and channel without padding and dilation.
+    fn shape(x: &[u64], kernel: u64, stride: u64) -> Shape {
+        let each = |value: u64| std::iter::repeat_n(value, x.len()).collect::<Dims>();
+        let y = x.iter().map(|size| (size - kernel) / stride + 1).collect();
+        let x = x.iter().copied().collect();
+        let [kernel, stride, padding, dilation] = [kernel, stride, 0, 1].map(each);
+        Shape {
+            form: Form::Forward,
+            samples: 1,
+            groups: 1,
+            inputs: 1,
+            outputs: 1,
+            x,
+            kernel,
+            y,
+            stride,
+            padding,
+            dilation,
+        }
+    }
+
+    /// Memory moves whole sectors, so that gaps along the last dimension save nothing unless they are large.
+    #[test]
+    fn elements_between_windows_are_not_moved() {
+        let moved = |x: &[u64], kernel, stride, size| (100.0 * shape(x, kernel, stride).moved(size)).round();
+        assert_eq!(moved(&[64, 64, 64], 1, 2, 4), 25.0);
+        assert_eq!(moved(&[64, 64], 3, 2, 4), 98.0);
+        assert_eq!(moved(&[100, 6400], 1, 100, 4), 0.0);
+        assert_eq!(moved(&[64], 1, 2, 2), 100.0);
+    }
+
+    /// Neighbouring rows that are short share lines.
+    #[test]
+    fn short_rows_share_lines() {
+        let lines = |x: &[u64], stride, size| {
+            let shape = shape(x, 1, stride);
+            shape.lines_of_warp(*shape.y.last().expect("a dimension"), 1, size)
+        };
+        assert_eq!(lines(&[4096], 1, 4), 1.0 + 31.0 / 32.0);
+        assert_eq!(lines(&[4096], 2, 4), 1.0 + 62.0 / 32.0);
+        assert_eq!(lines(&[8, 4096], 64, 4), 32.0);
+        assert!(lines(&[64, 4], 1, 2) < 2.0);
+        assert!(lines(&[64, 4096], 1024, 4) > 8.0);
+    }
 }

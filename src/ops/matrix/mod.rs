@@ -25,8 +25,8 @@ use parts::Parts;
 pub use product::Factors;
 pub use scaling::{BLOCK as SCALE_BLOCK, scales};
 use scaling::{factors_fit, unscaled};
-pub use tiling::product_cost;
 use tiling::reread;
+pub use tiling::{loses_terms, product_cost};
 
 /// The operations `gemm` and `scaled_gemm`.
 pub enum Gemm {

@@ -75,8 +75,9 @@ const UNALIGNED: f64 = 0.14;
 const PAIRED: f64 = 2.0;
 /// Number of bytes that an instruction copies to shared memory at least.
 const PAIR: u64 = 4;
-/// Time in ns of adding the sums of blocks that share the depth.
+/// Time in ns of adding the sums of blocks that share the depth, and bytes per ns at which the cache accepts and serves them.
 const JOIN: f64 = 3000.0;
+const JOIN_BANDWIDTH: f64 = 7600.0;
 
 /// Time in ns until a block has its first operands.
 const FIRST_ACCESS: f64 = 350.0;
@@ -98,8 +99,14 @@ struct Division {
 
 impl Division {
     /// The fastest division of `batch` products of m × n × k, and the estimated time of its blocks in ns. `pack` is the number of elements that kernels for rows of any alignment load
-    /// at once; `None` if rows are aligned. `size` is that of an element in bytes.
-    fn of((m, n, k, batch): (u64, u64, u64, u64), is_wide: bool, pack: Option<u64>, size: u64) -> (f64, Division) {
+    /// at once; `None` if rows are aligned. `size` is that of an element in bytes, and `may_share` tells whether blocks may share the depth.
+    fn of(
+        (m, n, k, batch): (u64, u64, u64, u64),
+        is_wide: bool,
+        pack: Option<u64>,
+        size: u64,
+        may_share: bool,
+    ) -> (f64, Division) {
         let is_unaligned = pack.is_some();
         let tiles: &[u64] = if is_wide || is_unaligned { &SMALL_TILES } else { &TILES };
         let rate = if is_wide {
@@ -124,14 +131,16 @@ impl Division {
             let area = products.max(loads).max(latency / beside);
             let depth = k.div_ceil(parts) + if is_unaligned { DEPTH_OF_BLOCK } else { 0 };
             let of_block = 2.0 * area * depth as f64;
+            let division = Division { blocks, flops: of_block * blocks as f64, parts };
+            let joined = parts_bytes((m, n, batch), &division) as f64 / JOIN_BANDWIDTH;
             let time = blocks.div_ceil(UNITS) as f64 * (of_block / rate).max(FIRST_ACCESS)
-                + if parts > 1 { JOIN } else { 0.0 };
-            (time, Division { blocks, flops: of_block * blocks as f64, parts })
+                + if parts > 1 { JOIN + joined } else { 0.0 };
+            (time, division)
         };
         let shapes = tiles.iter().flat_map(|&rows| tiles.iter().map(move |&columns| (rows, columns)));
         let shapes = shapes.filter(|(rows, columns)| rows * columns <= LARGEST_TILE);
         // Without matrix units, measured times of batches agree with whole depths (docs/measurements/2026-11-28-evening-operations.md).
-        let can_share = !(is_wide && batch > 1);
+        let can_share = may_share && !(is_wide && batch > 1);
         let max_parts = if is_wide { MAX_WIDE_PARTS } else { MAX_PARTS };
         let most = if can_share { (k / MIN_DEPTH).clamp(1, max_parts) } else { 1 };
         let all = shapes.flat_map(|(rows, columns)| {
@@ -181,12 +190,16 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
         return (blocks, Tiling { flops: flops(m, n), ..Tiling::default() });
     }
     let scaled = scales(spec).map(|scales| scales.form).filter(|form| *form != ScaleForm::Tensor);
-    let pack = if is_narrow { products(spec).first().and_then(pack_of) } else { None };
+    let products = products(spec);
+    let pack = if is_narrow { products.first().and_then(pack_of) } else { None };
     let operands = spec.inputs[..2].iter().chain(&spec.outputs);
     let unaligned: u64 = if pack.is_some() { operands.map(Tensor::bytes).sum() } else { 0 };
     let division = match scaled {
         Some(form) => Division::scaled((m, n, k, batch), form).1,
-        None => Division::of((m, n, k, batch), !is_narrow && is_vectorized(spec), pack, 2).1,
+        None => {
+            let may_share = !products.iter().any(loses_terms);
+            Division::of((m, n, k, batch), !is_narrow && is_vectorized(spec), pack, 2, may_share).1
+        }
     };
     let tiling = Tiling {
         flops: division.flops,
@@ -255,6 +268,16 @@ pub fn product_cost(gemm: &launch::Gemm) -> Cost {
     divided(gemm).1
 }
 
+/// Whether cuBLASLt may leave out the last terms of a sum if blocks share the depth: it does so for some depths of 16-bit types that are not
+/// multiples of 8, if the rows of both factors begin at multiples of 16 bytes. PyTorch's results on an H200 lack the same terms
+/// (docs/measurements/2026-11-28-lost-terms.md).
+pub fn loses_terms(gemm: &launch::Gemm) -> bool {
+    let is_aligned = |matrix: &launch::Matrix| {
+        u64::from(matrix.align) >= ALIGNMENT && (matrix.row * matrix.dtype.size()).is_multiple_of(ALIGNMENT)
+    };
+    gemm.a.dtype.size() == 2 && !gemm.k.is_multiple_of(8) && [&gemm.a, &gemm.b].into_iter().all(is_aligned)
+}
+
 /// Returns the estimated time in ns of the blocks of a plain product of the library, and its cost.
 fn divided(gemm: &launch::Gemm) -> (f64, Cost) {
     let launch::Gemm { m, n, k, batch, .. } = *gemm;
@@ -271,7 +294,7 @@ fn divided(gemm: &launch::Gemm) -> (f64, Cost) {
         Some(Scales { form: form @ (ScaleForm::RowsAndColumns | ScaleForm::Blocks), .. }) => {
             Division::scaled((m, n, k, batch), form)
         }
-        _ => Division::of((m, n, k, batch), is_wide, pack, size),
+        _ => Division::of((m, n, k, batch), is_wide, pack, size, !loses_terms(gemm)),
     };
     let cost = Cost {
         flops: flops(m, n),

@@ -39,9 +39,10 @@ impl Kernels {
         let places = Traffic::of(Space::Device, places);
         let indices = Spec::bytes_of(self.indices.as_slice());
         let is_gradient = self.spec.inputs.len() > 1;
-        // A gradient with indices does not read the input of the pool.
+        // A gradient of means or with indices does not read the input of the pool.
         let (inputs, given) = match (is_gradient, self.indices.is_some()) {
             (true, true) => (&self.spec.inputs[1..], [indices, Traffic::NONE]),
+            (true, false) if !self.shape.is_max => (&self.spec.inputs[1..], [Traffic::NONE; 2]),
             _ => (&self.spec.inputs[..], [Traffic::NONE, indices]),
         };
         let blocks = |&task: &Task| self.division(task).1.div_ceil(self.block(task));
