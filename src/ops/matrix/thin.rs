@@ -16,8 +16,9 @@ use crate::ops::{Arg, Arithmetic, Cost, Kernel, Launch, Space, Spec, Tensor};
 /// matrix units, and a library is as fast for `f32`.
 const MAX_THIN: u64 = 4;
 
-/// Minimum size of the large matrix in bytes. A library's kernel of a smaller product takes about as long as its launch.
-const MIN_BYTES: u64 = 1 << 20;
+/// Minimum size of the large matrix in bytes. A library's kernel of a smaller product takes about as long as its launch. For larger ones,
+/// it multiplies many terms one after the other, or a second kernel adds up parts of them.
+const MIN_BYTES: u64 = 1 << 14;
 
 /// Number of bytes that a thread loads at once.
 const PACK_BYTES: u64 = 16;
