@@ -24,6 +24,9 @@ use super::driver::number;
 use super::nvml::Nvml;
 use super::occupancy;
 
+/// Size in bytes of a line of the L2 cache.
+const LINE: u64 = 128;
+
 impl Api for Cuda {
     const NAME: &'static str = "cuda";
     const EVENTS_IN_GRAPHS: bool = true;
@@ -133,6 +136,12 @@ impl Api for Cuda {
         let encode =
             required(self.driver.table.tensor_map_encode_tiled, name, "kernels that copy by tensor maps need it")?;
         let extent = [map.extent[0], map.extent[1], 1];
+        // A row of a box has 128 bytes. In rows that are no whole lines of the cache, it is in two lines, and reading 256 bytes of each
+        // takes twice the traffic of the memory (docs/measurements/2026-11-28-rows-of-tensor-maps.md).
+        let promotion = match map.strides[0].is_multiple_of(LINE) {
+            true => number::TENSOR_MAP_PROMOTE_L2_256B,
+            false => number::TENSOR_MAP_PROMOTE_L2_128B,
+        };
         // SAFETY: every pointer is valid for the call, to as many numbers as the tensor has dimensions.
         let code = unsafe {
             encode(
@@ -146,7 +155,7 @@ impl Api for Cuda {
                 [1; 3].as_ptr(),
                 number::TENSOR_MAP_NO_INTERLEAVE,
                 number::TENSOR_MAP_SWIZZLE_128B,
-                number::TENSOR_MAP_PROMOTE_L2_256B,
+                promotion,
                 number::TENSOR_MAP_FILL_ZEROS,
             )
         };

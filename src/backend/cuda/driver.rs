@@ -116,6 +116,7 @@ pub mod number {
     pub const TENSOR_MAP_UINT16: u32 = 1;
     pub const TENSOR_MAP_NO_INTERLEAVE: u32 = 0;
     pub const TENSOR_MAP_SWIZZLE_128B: u32 = 3;
+    pub const TENSOR_MAP_PROMOTE_L2_128B: u32 = 2;
     pub const TENSOR_MAP_PROMOTE_L2_256B: u32 = 3;
     pub const TENSOR_MAP_FILL_ZEROS: u32 = 0;
 }

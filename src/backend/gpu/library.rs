@@ -181,14 +181,10 @@ impl<A: Api> Chooser<'_, A> {
     fn choose_engine(&self, operation: &LibraryOperation) -> Result<(Chosen<A>, String), ExecError> {
         let LibraryOperation { work, kernels, own, uses } = operation;
         let own = if self.candidates > 1 { &own[..] } else { &own[..1] };
-        let by_library = !matches!(work, LibraryWork::Kernels(_));
-        let (what, library) = (work.describe(), self.api.engine_library().filter(|_| by_library));
-        if library.is_none() && own.len() == 1 {
-            let (of, them) = match work {
-                LibraryWork::Convolution { .. } => ("convolutions", "them"),
-                LibraryWork::Attention(_) => ("attention", "it"),
-                LibraryWork::Kernels(_) => ("operations", "them"),
-            };
+        let (in_library, what) = (work.in_library(), work.describe());
+        let by_library = in_library.is_some();
+        let library = self.api.engine_library().filter(|_| by_library);
+        if let Some((of, them)) = in_library.filter(|_| library.is_none() && own.len() == 1) {
             return Ok((Way::Own(0), format!("{of}: {OWN_KERNELS}, since there is no library of {them}")));
         }
         let library = library.unwrap_or_default();

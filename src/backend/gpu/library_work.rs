@@ -96,6 +96,15 @@ impl LibraryWork {
         }
     }
 
+    /// Plural and pronoun, for notes, of work that a vendor's library can compute; `None` if only kernels compute it.
+    pub fn in_library(&self) -> Option<(&'static str, &'static str)> {
+        match self {
+            LibraryWork::Convolution { .. } => Some(("convolutions", "them")),
+            LibraryWork::Attention(_) => Some(("attention", "it")),
+            LibraryWork::Kernels(_) => None,
+        }
+    }
+
     /// The library's term for a way to compute the work.
     pub fn term(&self) -> &'static str {
         match self {

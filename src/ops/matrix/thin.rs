@@ -16,8 +16,11 @@ use crate::ops::{Arg, Arithmetic, Cost, Kernel, Launch, Space, Spec, Tensor};
 /// matrix units, and a library is as fast for `f32`.
 const MAX_THIN: u64 = 4;
 
-/// Minimum size of the large matrix in bytes. A library's kernel of a smaller product takes about as long as its launch.
-const MIN_BYTES: u64 = 1 << 20;
+/// Minimum size in bytes of the large matrix if its rows lie along the depth. A library's kernel of a smaller product takes about as long as
+/// its launch. For larger ones, it multiplies many terms one after the other, or a second kernel adds up parts of them.
+const MIN_BYTES: u64 = 1 << 14;
+/// As [`MIN_BYTES`], across the depth: blocks share the depth of small products, and a second kernel follows here, too.
+const MIN_BYTES_ACROSS: u64 = 1 << 20;
 
 /// Number of bytes that a thread loads at once.
 const PACK_BYTES: u64 = 16;
@@ -114,14 +117,17 @@ impl Thin {
         let (thin, wide) = if is_b { (m, n) } else { (n, m) };
         let large = &spec.inputs[usize::from(is_b)];
         let size = large.dtype.size();
-        let is_small = wide * depth * batch * size < MIN_BYTES;
         // Products that share the large matrix are one product with more rows.
         let is_shared = batches(spec).strides[usize::from(is_b)].contains(&0);
-        if !floats || scales(spec).is_some() || thin == 0 || thin > MAX_THIN || is_small || is_shared {
+        if !floats || scales(spec).is_some() || thin == 0 || thin > MAX_THIN || is_shared {
             return None;
         }
         // Rows of `b` lie along the depth if it is transposed, and those of `a` if it is not.
         let along = is_b == spec.attrs.bool(if is_b { "transpose_b" } else { "transpose_a" });
+        let least = if along { MIN_BYTES } else { MIN_BYTES_ACROSS };
+        if wide * depth * batch * size < least {
+            return None;
+        }
         // A library is as fast for a vector and for 16-bit elements across the depth.
         if !along && (thin == 1 || size < 4) {
             return None;

@@ -120,8 +120,8 @@ impl<A: Api> GpuDriver<A> {
     /// First half of the preparation, which a rank does independently of others.
     fn make(api: Arc<A>, mut image: Image, cache: Option<&Path>) -> Result<Self, ExecError> {
         api.make_current().map_err(ExecError::device)?;
-        let notes = spare_workspaces(api.as_ref(), &mut image)?;
-        add_ways(api.as_ref(), &mut image)?;
+        let mut notes = spare_workspaces(api.as_ref(), &mut image)?;
+        notes.extend(add_ways(api.as_ref(), &mut image)?);
         let kernels = Kernels::load(api.as_ref(), &wanted::<A>(&image), cache)?;
         let mut driver = GpuDriver {
             streams: Vec::new(),
@@ -426,17 +426,25 @@ fn spare_workspaces<A: Api>(api: &A, image: &mut Image) -> Result<Vec<String>, E
 }
 
 /// Replaces the launches of operations that kernels compute in several ways by launches with these ways, between which a trial chooses.
-/// Devices without clusters, and runs that time nothing, keep the way that is the fastest by estimate.
-fn add_ways<A: Api>(api: &A, image: &mut Image) -> Result<(), ExecError> {
+/// Devices without clusters, and runs that time nothing, keep the way that is the fastest by estimate. Returns a note for the record if
+/// operations keep it for another reason.
+fn add_ways<A: Api>(api: &A, image: &mut Image) -> Result<Option<String>, ExecError> {
     // Kernels that report on compute units are altered already.
     let is_altered = image.ops.iter().any(|op| op.report.is_some());
     if image.gemm_candidates == 1 || is_altered || !api.has_clusters() {
-        return Ok(());
+        return Ok(None);
     }
     let count = image.works.iter().filter(|work| work.spec.launch_in_ways(2).is_some()).count();
-    let most = MAX_ALL_WAYS.checked_div(count).unwrap_or(0).min(MAX_WAYS);
+    if count == 0 {
+        return Ok(None);
+    }
+    let untimed = |why: &str| {
+        let what = counted(count, "operation");
+        Ok(Some(format!("{what} with several kernels: the fastest by estimate, not timed, since {why}")))
+    };
+    let most = ways_of_each(count);
     if most < 2 {
-        return Ok(());
+        return untimed(&format!("at most {} kernels are compiled to be timed", MAX_ALL_WAYS));
     }
     let room = api.free_memory().map_err(ExecError::device)?.saturating_sub(image.bytes[0] + CODE_BYTES);
     let before: Vec<Arc<[Launch]>> = image.works.iter().map(|work| work.launches.clone()).collect();
@@ -447,8 +455,14 @@ fn add_ways<A: Api>(api: &A, image: &mut Image) -> Result<(), ExecError> {
     }
     if workspace_bytes(api, image, room).iter().sum::<u64>() > room {
         image.works.iter_mut().zip(before).for_each(|(work, before)| work.launches = before);
+        return untimed("the device lacks memory for their workspaces");
     }
-    Ok(())
+    Ok(None)
+}
+
+/// Maximum number of ways of each operation if this many operations have several. Below 2, none is timed.
+fn ways_of_each(operations: usize) -> usize {
+    MAX_ALL_WAYS.checked_div(operations).unwrap_or(0).min(MAX_WAYS)
 }
 
 /// Size in bytes of each lane's workspace: the most that any of its matrix products, convolutions, attention and
@@ -487,4 +501,16 @@ fn workspace_bytes<A: Api>(api: &A, image: &Image, room: u64) -> Vec<u64> {
     let count = lanes.iter().filter(|lane| lane.0 > 0).count() as u64;
     let most = ALL_WORKSPACES.checked_div(count).unwrap_or(0);
     lanes.into_iter().map(|(wanted, bytes)| bytes.max(wanted.min(most))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All operations together have at most 64 ways, so that from 33 operations on none has two.
+    #[test]
+    fn operations_share_the_ways_that_are_timed() {
+        let each = [0, 1, 10, 11, 16, 17, 21, 22, 32, 33, 64, 65].map(ways_of_each);
+        assert_eq!(each, [0, 6, 6, 5, 4, 3, 3, 2, 2, 1, 1, 0]);
+    }
 }

@@ -6,7 +6,7 @@ use super::super::super::mma;
 use super::super::super::occupancy::{RESERVED_SHARED, UNIT_SHARED, UNITS, WARP};
 use super::super::super::warpgroups;
 use super::super::align::{Source, tensor_map};
-use super::lengths::{Lengths, equal_lengths, random_lengths};
+use super::lengths::{Lengths, equal_lengths, known_lengths, random_lengths};
 use super::tiles::{DEPTH, mapped_tiles, row_warps, tile_threads};
 use super::*;
 
@@ -100,22 +100,24 @@ const SHARED_TILE: u64 = 32;
 const FEW_GROUPS: u64 = 316;
 
 impl Tiling {
-    /// Returns the fastest division for a call, by the estimates of [`Tiling::time`].
+    /// Returns the fastest division for a call, whatever the sizes of its groups, by the estimates of [`Tiling::time`].
     pub fn of(spec: &Spec) -> Tiling {
-        let best = Tiling::estimated(spec).into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
+        let best = Tiling::estimated(spec, &likely_lengths(spec)).into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
         best.expect("tiles of all threads fit where no others do").1
     }
 
-    /// Returns up to `most` divisions whose estimated times are below this multiple of the least, the fastest first.
+    /// Returns up to `most` divisions whose estimated times are below this multiple of the least, the fastest first. The times are those
+    /// for the groups that the text determines, if it does.
     pub fn nearest(spec: &Spec, near: f64, most: usize) -> Vec<Tiling> {
-        let mut all = Tiling::estimated(spec);
+        let known = known_lengths(spec, &Shape::of(spec));
+        let mut all = Tiling::estimated(spec, &known.map_or_else(|| likely_lengths(spec), |known| vec![known]));
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         let least = all.first().map_or(0.0, |(time, _)| *time);
         all.into_iter().take_while(|(time, _)| *time <= near * least).take(most).map(|(_, tiling)| tiling).collect()
     }
 
-    /// Returns each division with its time in ns: the geometric mean of the estimates for equal groups and for a random division.
-    fn estimated(spec: &Spec) -> Vec<(f64, Tiling)> {
+    /// Returns each division with its time in ns: the geometric mean of the estimates for these lengths of groups.
+    fn estimated(spec: &Spec, lengths: &[Lengths]) -> Vec<(f64, Tiling)> {
         let shape = Shape::of(spec);
         let with = |rows, columns, threads, row_warps, stages, resident| Tiling {
             shape,
@@ -179,11 +181,10 @@ impl Tiling {
             has_room && tiling.can_exchange() && if tiling.cluster.is_some() { can_map } else { is_copied }
         };
         let others = copied.into_iter().chain(mapped).filter(fits);
-        let divisions = [equal_lengths(&shape), random_lengths(&shape)];
         // A division of short groups matters as much as one of long groups.
         let timed = |tiling: Tiling| {
-            let times = divisions.iter().map(|lengths| tiling.time(bytes, lengths));
-            (times.product::<f64>().sqrt(), tiling)
+            let times = lengths.iter().map(|lengths| tiling.time(bytes, lengths));
+            (times.product::<f64>().powf(1.0 / lengths.len() as f64), tiling)
         };
         let all = may_be_small.then_some(small).into_iter().chain(others);
         let shared = |tiling: &Tiling| (tiling.depth_parts == 1 && tiling.has_few_rounds()).then(|| tiling.sharing());
@@ -324,19 +325,15 @@ impl Tiling {
 
     /// Returns the tiling with the number of rows, or of terms of the depth, that belong to groups, for costs: blocks skip the others.
     pub fn of_live(mut self, spec: &Spec) -> Tiling {
-        let length = self.shape.length();
-        let known = spec.sizes.as_ref().map(|sizes| sizes[0].iter().map(|&end| end as f64).collect::<Vec<_>>());
-        let known = known.map(|ends| groups(&ends, length).map(|group| group.len() as u64).collect::<Vec<_>>());
+        let known = known_lengths(spec, &self.shape);
         let live = match &known {
-            Some(lengths) => Some(lengths.iter().sum()),
+            Some(lengths) => Some(lengths.iter().map(|(length, count)| length * count).sum()),
             None => spec.live.map(|live| live.rows),
         };
         if let Some(live) = live {
             *if self.shape.in_depth { &mut self.shape.depth } else { &mut self.shape.rows } = live;
         }
-        let mut lengths: Lengths = known.into_iter().flatten().map(|length| (length, 1)).collect();
-        lengths.sort_unstable_by(|a, b| b.cmp(a));
-        self.lengths = if lengths.is_empty() { equal_lengths(&self.shape) } else { lengths };
+        self.lengths = known.filter(|known| !known.is_empty()).unwrap_or_else(|| equal_lengths(&self.shape));
         self
     }
 
@@ -479,8 +476,8 @@ impl Tiling {
             return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads)];
         }
         let packs_c = in_packs(c, 16 / c.dtype.size());
-        // Groups of rows end anywhere, and the last rows of a tile would be those of another group.
-        // A box with the swizzle of 128 bytes has rows of 128 bytes.
+        // Tensor maps would write rows of the next group, and threads write groups of rows faster
+        // (docs/measurements/2026-11-28-rows-of-tensor-maps.md). A box with the swizzle of 128 bytes has rows of 128 bytes.
         let has_boxes = self.cluster.is_some() && self.columns.is_multiple_of(DEPTH);
         let maps_c = in_depth && has_boxes && packs_c && c.dtype.size() == 2 && self.depth_parts == 1;
         let before = format!(
@@ -556,6 +553,12 @@ impl Tiling {
         }
         launches
     }
+}
+
+/// Returns lengths for which a tiling is chosen if the text determines none: those of equal groups, and of a random division.
+fn likely_lengths(spec: &Spec) -> Vec<Lengths> {
+    let shape = Shape::of(spec);
+    vec![equal_lengths(&shape), random_lengths(&shape)]
 }
 
 /// Whether groups divide the rows in memory of each factor. A group may begin at any position, so its packs may be unaligned.

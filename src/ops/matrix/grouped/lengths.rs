@@ -1,6 +1,6 @@
 //! Lengths of groups for which the time of a grouped product is estimated.
 
-use super::Shape;
+use super::{Shape, Spec, groups};
 
 /// Lengths of groups, the longest first: each length with the number of groups that have it.
 pub(super) type Lengths = Vec<(u64, u64)>;
@@ -27,6 +27,14 @@ pub(super) fn random_lengths(shape: &Shape) -> Lengths {
     }
     lengths.reverse();
     lengths
+}
+
+/// Returns the lengths of the groups if the text determines their ends.
+pub(super) fn known_lengths(spec: &Spec, shape: &Shape) -> Option<Lengths> {
+    let ends: Vec<f64> = spec.sizes.as_ref()?.first()?.iter().map(|&end| end as f64).collect();
+    let mut lengths: Lengths = groups(&ends, shape.length()).map(|group| (group.len() as u64, 1)).collect();
+    lengths.sort_unstable_by(|a, b| b.cmp(a));
+    Some(lengths)
 }
 
 #[cfg(test)]

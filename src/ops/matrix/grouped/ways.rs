@@ -93,6 +93,20 @@ mod tests {
         assert!(launch(&spec, 1).is_none());
     }
 
+    /// Groups of 509 and 216 rows have five tiles of 192 rows, which take two rounds of blocks. Equal and random groups have four.
+    #[test]
+    fn tilings_are_near_for_the_groups_that_the_text_determines() {
+        let mut spec = product(2, 725, 1912, 5952);
+        let names = |spec: &Spec| match &launch(spec, 6) {
+            Some(Launch::Ways(ways, _)) => ways.ways.iter().map(|way| way.name.clone()).collect::<Vec<_>>(),
+            _ => panic!("several tilings are near"),
+        };
+        let is_high = |name: &String| name.starts_with("tiles of 192 × 192");
+        assert!(names(&spec).iter().any(is_high), "{:?}", names(&spec));
+        spec.sizes = Some(Arc::new(vec![vec![509, 725]]));
+        assert!(!names(&spec).iter().any(is_high), "{:?}", names(&spec));
+    }
+
     /// A trial has the ends that the text determines. Without them, its groups are uneven, and end with the last row.
     #[test]
     fn a_trial_has_all_groups() {
