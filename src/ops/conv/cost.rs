@@ -260,7 +260,7 @@ fn by_products(spec: &Spec) -> Option<(Cost, f64)> {
     let arithmetic = arithmetic(spec);
     let units = match Library::of(arithmetic) {
         Some(library) => library.units,
-        None if arithmetic == Arithmetic::F32 => VECTOR_UNITS,
+        None if arithmetic == Arithmetic::F32 => VECTOR_OPERATIONS,
         None => return None,
     };
     let Products { gemms, copy, parts, spread } = Products::of(spec)?;
