@@ -42,7 +42,7 @@ const SIZES: &str = "param dtype = f32
   buffer numbers: dtype[140000]
   buffer totals: dtype[1400]
   buffer joined: dtype[3000, 2602]
-  buffer planes: dtype[2, 4, 130, 131]
+  buffer planes: dtype[140, 4, 130, 131]
   buffer scales: dtype[4]
   buffer block: dtype[40, 48]
   buffer framed: dtype[42, 64]
