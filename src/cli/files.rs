@@ -119,6 +119,10 @@ pub fn folder_of(path: &Path) -> &Path {
 /// Opens a file; fails for a path to anything else, such as a folder or a pipe.
 fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
     let unreadable = |why: String, help: Option<&str>| InputError::unreadable(path, why, help);
+    let is_ron = matches!(kind, FileKind::Settings | FileKind::Profile | FileKind::Topology | FileKind::Expected);
+    if is_ron && path.extension().is_some_and(|ending| ending == "aorta") {
+        return Err(unreadable("it is a workload".to_owned(), Some(kind.wanted())));
+    }
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             // Only for files named on the command line: a file must not reveal its surroundings to other files.
@@ -145,7 +149,7 @@ fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
         // Opening a pipe without a writer, or reading a device, may block forever.
         let help = match kind {
             FileKind::Workload(_) => {
-                "give the text on standard input, with `-` in place of the file: `… | aorta check -`"
+                "give the text on standard input, with `-` in place of the file"
             }
             _ => "name a file",
         };

@@ -259,6 +259,10 @@ impl Analyzer<'_> {
                     "pick one of its operations: `f[0]`; to use all as one tensor, write them to the members of a family of \
                           buffers, which is stacked along a new first dimension",
                 ),
+                "a tensor or a plain number" if matches!(found, Value::Number(_)) => {
+                    Some("the elements of a tensor have no unit: leave it out")
+                }
+                "a range or a list" => Some("allowed values are a range, `in 1..=16`, or a list, `in [1, 4]`"),
                 "a label" if matches!(found, Value::Stream { .. }) => {
                     Some("a block waits for operations: label the last one on that stream, `f: …`, and write `after f`")
                 }

@@ -89,12 +89,13 @@ impl<'a> Analyzer<'a> {
         let DeclKind::Kernel { name, signature, fields, references, file } = &decl.kind else { return None };
         let text: Arc<str> = self.names.name(name.symbol).into();
         let mut good = true;
+        let mut has_unknown = false;
         let mut given: Vec<(&'static str, &'a Setting)> = Vec::new();
         for setting in fields {
             let key = self.names.name(setting.key.symbol).to_owned();
             let Some(&field) = FIELDS.iter().find(|field| **field == key) else {
                 self.unknown_option(&text, key, &FIELDS, setting.key.span);
-                good = false;
+                (good, has_unknown) = (false, true);
                 continue;
             };
             if field == "reference" {
@@ -121,7 +122,8 @@ impl<'a> Analyzer<'a> {
         let field = |wanted: &str| given.iter().find(|(field, _)| *field == wanted).map(|(_, setting)| &setting.value);
         let required = |this: &mut Self, wanted: &'static str, help: &'static str| {
             let found = field(wanted);
-            if found.is_none() {
+            // Another word may be meant as this field, and has been reported.
+            if found.is_none() && !has_unknown {
                 let why = format!("lacks the field `{wanted}`");
                 this.error(KernelError::Field { name: text.to_string(), why, help, at: name.span.into() });
             }

@@ -25,7 +25,7 @@ pub enum SyntaxError {
     #[diagnostic(code(aorta::syntax::unexpected_character), help("{help}"))]
     UnexpectedCharacter {
         character: char,
-        help: &'static str,
+        help: String,
         /// Number of other locations with the same character.
         others: usize,
         #[label("not part of the language{}", elsewhere(*others))]
@@ -125,11 +125,15 @@ pub enum SyntaxError {
     #[diagnostic(
         code(aorta::syntax::missing_block),
         help(
-            "put the statements between `{{` and `}}`, even a single one; colons, newlines and indentation do not open a block"
+            "{}", help.as_deref().unwrap_or(
+                "put the statements between `{` and `}`, even a single one; colons, newlines and indentation do not open a block"
+            )
         )
     )]
     MissingBlock {
         word: String,
+        /// Replaces the general help.
+        help: Option<String>,
         #[label("a `{{` was expected behind this")]
         at: SourceSpan,
     },

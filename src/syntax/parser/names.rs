@@ -1,0 +1,29 @@
+//! Help for words that cannot be names: they begin with a digit, or contain other characters than letters, digits and `_`.
+
+use super::failure_point::{FailurePoint, leading_word};
+
+/// Beginning of the help for a name that begins with a digit.
+pub(super) const NUMBERED: &str = "a name begins with a letter";
+
+/// A help for a word that cannot be a name; `None` if no name is expected or it could be one.
+pub(super) fn name(place: &FailurePoint) -> Option<String> {
+    let is_name_expected = place.expects("a..z") && !place.expects("0..9") && !place.expects_value();
+    if is_name_expected
+        && !["on", "over"].contains(&place.word_before())
+        && let Some(help) = numbered_name(leading_word(place.found)) {
+        return Some(help);
+    }
+    let (first, second) = (place.word_before(), leading_word(place.rest.get(1..).unwrap_or("")));
+    let is_joined = place.is_joined && place.rest.starts_with(['-', '.']) && !second.is_empty();
+    let is_name = !first.is_empty() && !first.starts_with(|c: char| c.is_ascii_digit());
+    (is_joined && is_name && !place.expects("*"))
+        .then(|| format!("a name consists of letters, digits and `_`: `{first}_{second}`"))
+}
+
+/// A help for a word that begins with a digit in the place of a name; `None` for another word.
+pub(super) fn numbered_name(word: &str) -> Option<String> {
+    let letters = word.trim_start_matches(|c: char| c.is_ascii_digit());
+    let digits = &word[..word.len() - letters.len()];
+    let letters = if letters.is_empty() { "n" } else { letters };
+    (!digits.is_empty()).then(|| format!("{NUMBERED}: `{letters}{digits}`"))
+}
