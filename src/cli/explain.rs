@@ -48,7 +48,8 @@ pub fn run(args: ExplainArgs) -> CliResult {
     }
     if let Some(word) = args.more.first() {
         let what = format!("`aorta explain` explains one thing at a time: `{word}` is too much");
-        let help = "`aorta explain operation gemm` shows an operation, `aorta explain metric overlap` a metric".to_owned();
+        let help =
+            "`aorta explain operation gemm` shows an operation, `aorta explain metric overlap` a metric".to_owned();
         return Err(InputError::UnknownCode { what, help }.into());
     }
     let pages = pages();

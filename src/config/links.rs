@@ -150,7 +150,10 @@ impl Links {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => {
                         let names: Vec<String> = Links::names().map(|name| format!("`{name}`")).collect();
-                        format!("known here: {}, `auto`, or the path of a file of your own, `links.ron`", names.join(", "))
+                        format!(
+                            "known here: {}, `auto`, or the path of a file of your own, `links.ron`",
+                            names.join(", ")
+                        )
                     }
                 };
                 Err(ConfigError::UnknownTopology { name: name.to_owned(), help: Some(help) })

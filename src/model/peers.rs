@@ -296,7 +296,8 @@ fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[CopyArriv
             let (from, sent) = (one.from, slice(read));
             let what =
                 format!("rank {from} writes `{}` of rank {rank}, which sends `{sent}` meanwhile", slice(one.view));
-            let help = "received data needs other memory than sent data: use two buffers, or two parts of one".to_owned();
+            let help =
+                "received data needs other memory than sent data: use two buffers, or two parts of one".to_owned();
             return Some(PeerError::Clash { what, help, at }.into());
         }
     }

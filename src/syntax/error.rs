@@ -208,6 +208,8 @@ impl SyntaxError {
         match self {
             SyntaxError::UnclosedText { at } => Some(at.offset()..at.offset() + at.len()),
             SyntaxError::Unclosed { at, end, .. } => Some(at.offset()..end.offset()),
+            // The block before it ended too early, with the names inside.
+            SyntaxError::UnmatchedClose { at, .. } => Some(0..at.offset()),
             SyntaxError::TooDeep { .. } => Some(0..end),
             _ => None,
         }

@@ -2,11 +2,10 @@
 
 use super::lex::{Slashes, lex};
 use super::token::{Token, TokenKind};
-use super::words::{WordRole, continues, is_reserved, lead, role};
+use super::words::{WordRole, closing, continues, is_reserved, lead, role};
 
 /// Declarations whose second word is a name.
-const NAMING: [&str; 10] =
-    ["param", "let", "preset", "stream", "buffer", "mesh", "kernel", "def", "draw", "metric"];
+const NAMING: [&str; 10] = ["param", "let", "preset", "stream", "buffer", "mesh", "kernel", "def", "draw", "metric"];
 
 /// Returns the words of `text` at positions where a name is declared, labels a call, or is an output. An empty word stands for a
 /// declaration or a label that lacks its name.
@@ -24,6 +23,7 @@ pub fn declared(text: &str) -> Vec<&str> {
         let end = |index: usize| tokens[index].span.end() as usize;
         index == 0 || text[end(index - 1)..tokens[index].span.start as usize].contains('\n')
     };
+    let closed = closed(&tokens);
     let mut declared = Vec::new();
     let mut open = Vec::new();
     let mut behind_arrow = false;
@@ -31,7 +31,7 @@ pub fn declared(text: &str) -> Vec<&str> {
         let in_block = open.last().is_none_or(|bracket| *bracket == b'{');
         match token.kind {
             // The names behind a `[` that nothing closes are not its sizes.
-            TokenKind::Open(b'[') if past_indices(&tokens, index) == index => {}
+            TokenKind::Open(b'[') if !closed[index] => {}
             TokenKind::Open(bracket) => open.push(bracket),
             TokenKind::Close(_) => {
                 open.pop();
@@ -74,6 +74,24 @@ pub fn declared(text: &str) -> Vec<&str> {
         }
     }
     declared
+}
+
+/// For each token, true if it is an opening bracket that is closed.
+fn closed(tokens: &[Token]) -> Vec<bool> {
+    let (mut closed, mut open) = (vec![false; tokens.len()], Vec::new());
+    for (index, token) in tokens.iter().enumerate() {
+        match token.kind {
+            TokenKind::Open(bracket) => open.push((index, closing(bracket))),
+            TokenKind::Close(bracket) => {
+                if let Some(place) = open.iter().rposition(|(_, close)| *close == bracket) {
+                    closed[open[place].0] = true;
+                    open.truncate(place);
+                }
+            }
+            _ => {}
+        }
+    }
+    closed
 }
 
 /// The index after the brackets that open at `index`, or `index` itself if none open there.

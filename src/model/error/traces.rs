@@ -51,7 +51,9 @@ pub enum TraceError {
     #[error("line {line} of `{path}` has {} in the column `{column}`: `{cell}`", if *is_large { "too large a number" } else { "no whole number" })]
     #[diagnostic(
         code(aorta::model::trace_cell),
-        help("a trace holds whole numbers, such as `512`, up to 9223372036854775807: correct the line, or name another column")
+        help(
+            "a trace holds whole numbers, such as `512`, up to 9223372036854775807: correct the line, or name another column"
+        )
     )]
     Cell {
         path: String,

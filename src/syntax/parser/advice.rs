@@ -5,13 +5,15 @@ use super::super::words::{self, WordRole, is_word, lead};
 use super::Rule;
 use super::failure_point::{FailurePoint, help, leading_word};
 use super::heads::{head, is_type};
-use super::names::name;
+use super::names::{joined, numbered};
 use super::ranges::slice;
 use super::reported::NO_NAME;
 
 /// A help for the mistake; `None` if it is not recognized. The first function that recognizes it wins.
 pub(super) fn advice(place: &FailurePoint) -> Option<String> {
-    let subjects = [reserved, name, number, slice, arrow, equals, colon, operator, head, choice, comma, missing, stray];
+    let subjects = [
+        reserved, joined, number, slice, arrow, equals, colon, operator, head, choice, comma, numbered, missing, stray,
+    ];
     subjects.iter().find_map(|subject| subject(place))
 }
 
@@ -219,7 +221,14 @@ fn colon(place: &FailurePoint) -> Option<String> {
             Some(format!("write `preset {name} {{{} }}`", place.rest[1..].trim_end().trim_end_matches('}')))
         }
         "meta" if place.inside().is_none() => help("remove the colon: `meta { category: \"gemm\" }`"),
-        "stream" => Some(format!("write options in parentheses: `{}(priority: high)`", place.before)),
+        "stream" if place.inside().is_none() => {
+            Some(format!("write options in parentheses: `{}(priority: high)`", place.before))
+        }
+        "use" => Some(format!(
+            "a point stands between the names: `{}.{}`",
+            place.before,
+            place.rest.trim_matches([':', ' '])
+        )),
         "buffer" if place.before.contains(" in ") => {
             help("a buffer is on the device of its rank: `in device`, the default")
         }
@@ -243,10 +252,7 @@ fn operator(place: &FailurePoint) -> Option<String> {
         '*' if before.ends_with('*') => help("a power is `pow(x, 2)`"),
         '<' if rest.starts_with("<<<") => {
             let (kernel, call) = (place.word_before(), rest.split_once(">>>").map_or("(x -> y)", |(_, call)| call));
-            Some(format!(
-                "write `{kernel}{}`: `grid` and `block` are fields of the kernel's declaration",
-                call.trim()
-            ))
+            Some(format!("write `{kernel}{}`: the declaration of the kernel has its `grid` and `block`", call.trim()))
         }
         '<' | '>' if before.ends_with(rest.get(..1)?) => help("a power of two is `pow(2, 20)`"),
         '+' | '-' | '*' | '/' if rest[1..].starts_with('=') && place.rule == Rule::stmt_piece => {
@@ -359,6 +365,9 @@ fn missing(place: &FailurePoint) -> Option<String> {
         _ if place.expects("*") && place.rest.starts_with(|c| is_word(c) || c == '"') => {
             help("the text before it is complete: remove it, or write an operator between the two")
         }
+        Rule::stmt_piece if at_end && place.before.ends_with(':') => {
+            Some(format!("write an operation after the label: `{} nop()`", place.before))
+        }
         _ if at_end && behind.is_empty() => help("write a value, such as `4`"),
         _ if at_end && place.expects_value() => Some(format!("write a value after `{behind}`")),
         _ if place.before == place.lead() && place.expects("a..z") && !place.expects_value() => {
@@ -414,6 +423,9 @@ fn stray(place: &FailurePoint) -> Option<String> {
             "the values of a buffer follow `=`: `= random(1)`; `draw n ~ uniform(1, 8)` is a number for each iteration",
         );
     }
+    if place.before == "use" && found == "{" {
+        return help("a file is used as a whole: `use \"lib.aorta\"`, and then `lib.name(…)`");
+    }
     if place.lead() == "require" && found == "," {
         return help("write the message after the condition: `require n > 4 \"n is too small\"`");
     }
@@ -456,6 +468,9 @@ fn stray(place: &FailurePoint) -> Option<String> {
         }
         [only] if !name && !["over", "at", "like"].contains(&only.as_str()) && !only.contains("..") => {
             Some(format!("write `{only}` before `{found}`"))
+        }
+        _ if place.expects_value() && place.before.ends_with(['+', '-', '*', '/', '%']) => {
+            Some(format!("write a value after `{}`", &place.before[place.before.len() - 1..]))
         }
         _ if place.expects_value() => Some(format!("write a value before `{found}`, or remove what is too much")),
         _ if name && !place.expects("0..9") => {

@@ -38,9 +38,11 @@ pub(super) fn head(place: &FailurePoint) -> Option<String> {
         ("for", _) if place.expects("in") => help("write `for i in 0..4 { … }`"),
         ("kernel", Some(_))
             if place.inside() == Some('(') && (is_c_type(place.word_before()) || place.before.ends_with('*')) =>
-        help(
-            "a tensor is written `x: f32[n]`, a number `a: f32`, and outputs follow an arrow: `(x: f32[n] -> y: f32[n])`",
-        ),
+        {
+            help(
+                "a tensor is written `x: f32[n]`, a number `a: f32`, and outputs follow an arrow: `(x: f32[n] -> y: f32[n])`",
+            )
+        }
         ("on", Some(',')) if place.expects("after") && place.rest[1..].trim_start().starts_with("after") => {
             help("write `on s after a { … }`, without a comma")
         }
@@ -116,7 +118,8 @@ pub(super) fn head(place: &FailurePoint) -> Option<String> {
             ))
         }
         ("buffer", _) if place.expects(":") && place.inside().is_none() => {
-            let ty = if is_type(place.rest) { place.rest.trim_end() } else { "f32[1024]" };
+            let ty = place.rest.split(" =").next().unwrap_or("").split(" in ").next().unwrap_or("").trim_end();
+            let ty = if is_type(ty) { ty } else { "f32[1024]" };
             Some(format!("write its type after a colon: `{}: {ty}`", place.before))
         }
         ("param" | "let", Some(',')) if place.inside().is_none() && place.rest.contains('=') => {

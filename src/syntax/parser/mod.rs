@@ -200,6 +200,13 @@ impl<'a> Builder<'a> {
         matches!((&piece.body, &next.body), (Body::None, Body::Stray)) && !self.text[gap].contains('\n')
     }
 
+    /// Offset of the text that follows a piece on its line; `None` if there is none.
+    fn next_on_line(&self, piece: SrcSpan) -> Option<usize> {
+        let behind = &self.text[(piece.end() - self.base) as usize..];
+        let next = behind.trim_start_matches([' ', '\t']);
+        (!next.starts_with(['\r', '\n']) && !next.is_empty()).then(|| piece.end() as usize + behind.len() - next.len())
+    }
+
     fn slice(&self, span: SrcSpan) -> &'a str {
         let start = (span.start - self.base) as usize;
         &self.text[start..start + span.len as usize]

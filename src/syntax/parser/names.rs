@@ -5,14 +5,14 @@ use super::failure_point::{FailurePoint, leading_word};
 /// Beginning of the help for a name that begins with a digit.
 pub(super) const NUMBERED: &str = "a name begins with a letter";
 
-/// A help for a word that cannot be a name; `None` if no name is expected or it could be one.
-pub(super) fn name(place: &FailurePoint) -> Option<String> {
+/// A help for a word that begins with a digit where a name is expected; `None` for another mistake.
+pub(super) fn numbered(place: &FailurePoint) -> Option<String> {
     let is_name_expected = place.expects("a..z") && !place.expects("0..9") && !place.expects_value();
-    if is_name_expected
-        && !["on", "over"].contains(&place.word_before())
-        && let Some(help) = numbered_name(leading_word(place.found)) {
-        return Some(help);
-    }
+    if is_name_expected { numbered_name(leading_word(place.found)) } else { None }
+}
+
+/// A help for a name with a `-` or a `.` in it; `None` for another mistake.
+pub(super) fn joined(place: &FailurePoint) -> Option<String> {
     let (first, second) = (place.word_before(), leading_word(place.rest.get(1..).unwrap_or("")));
     let is_joined = place.is_joined && place.rest.starts_with(['-', '.']) && !second.is_empty();
     let is_name = !first.is_empty() && !first.starts_with(|c: char| c.is_ascii_digit());
@@ -20,10 +20,9 @@ pub(super) fn name(place: &FailurePoint) -> Option<String> {
         .then(|| format!("a name consists of letters, digits and `_`: `{first}_{second}`"))
 }
 
-/// A help for a word that begins with a digit in the place of a name; `None` for another word.
+/// A help for a word in the place of a name that begins with a digit and has letters; `None` for another word.
 pub(super) fn numbered_name(word: &str) -> Option<String> {
     let letters = word.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = &word[..word.len() - letters.len()];
-    let letters = if letters.is_empty() { "n" } else { letters };
-    (!digits.is_empty()).then(|| format!("{NUMBERED}: `{letters}{digits}`"))
+    (!digits.is_empty() && !letters.is_empty()).then(|| format!("{NUMBERED}: `{letters}{digits}`"))
 }

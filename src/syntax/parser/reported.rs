@@ -15,6 +15,8 @@ use super::names::{NUMBERED, numbered_name};
 /// Part of the help for a reserved word in the place of a name.
 pub(super) const NO_NAME: &str = "is a reserved word and cannot be a name";
 
+const INSIDE_STEP: &str = "operations and their blocks belong inside `step { … }`";
+
 const COMMENT: &str = "a comment begins with `//` and ends with its line";
 
 /// Descriptions of what the splitter expects.
@@ -39,6 +41,8 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
     let mut reserved: HashSet<String> = HashSet::new();
     // Number of blocks without a `{` whose `}` has not been found.
     let mut unopened = 0;
+    // True if the last error is about a statement outside of all blocks.
+    let mut outside = false;
     let mut reported: Vec<SyntaxError> = Vec::new();
     for error in errors {
         if reported.len() == limit {
@@ -64,7 +68,9 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
             }
             // The unclosed bracket contains the block.
             SyntaxError::MissingBlock { at: head, .. }
-                if unclosed.get(unclosed.partition_point(|open| *open < at)).is_some_and(|open| *open < at + head.len()) =>
+                if unclosed
+                    .get(unclosed.partition_point(|open| *open < at))
+                    .is_some_and(|open| *open < at + head.len()) =>
             {
                 continue;
             }
@@ -93,6 +99,13 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
             SyntaxError::Expected { expected, .. } => SPLITTER.contains(&expected.as_str()),
             _ => false,
         };
+        // The block of a `step` is missing or ends too early: the statements behind it are the same mistake.
+        let is_outside = matches!(&error, SyntaxError::UnknownKeyword { word, what: "declaration", .. }
+            if keyword_help(word, "declaration", at, text) == INSIDE_STEP);
+        if is_outside && (unopened > 0 || outside) {
+            continue;
+        }
+        outside = is_outside;
         let last = reported.last().map(offset_of);
         if is_consequence
             && last.is_some_and(|last| {
@@ -100,6 +113,18 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
                     || (last == at && matches!(reported.last(), Some(SyntaxError::UnexpectedCharacter { .. })))
             })
         {
+            continue;
+        }
+        // Several brackets without their partners on one line are one mistake.
+        if let (
+            Some(SyntaxError::Unclosed { help, at: outer, end: last, .. }),
+            SyntaxError::Unclosed { close, end, .. },
+        ) = (reported.last_mut(), &error)
+            && last == end
+            && same_line(text, outer.offset() - base as usize, at)
+            && let Some(others) = help.strip_prefix("add `")
+        {
+            *help = format!("add `{close}{others}");
             continue;
         }
         match (reported.last(), &error) {
@@ -216,9 +241,16 @@ fn several_lines(text: &str, texts: &[Unclosed]) -> Vec<Range<usize>> {
 
 /// True if a bracket is open only because the unterminated text that follows contains its closing bracket.
 fn closes_in_unterminated_text(error: &SyntaxError, at: usize, texts: &[Unclosed]) -> bool {
-    let SyntaxError::Unclosed { close, .. } = error else { return false };
-    let next = texts.get(texts.partition_point(|text| text.start < at));
-    next.is_some_and(|text| text.closes.contains(close))
+    let SyntaxError::Unclosed { close, at: open, end, .. } = error else { return false };
+    let end = at + end.offset() - open.offset();
+    let next = &texts[texts.partition_point(|text| text.start < at)..];
+    next.iter().take_while(|text| text.start < end).any(|text| text.closes.contains(close))
+}
+
+/// Help for a label that begins with a digit, at the beginning of a text; `None` if there is none.
+fn numbered_label(text: &str) -> Option<String> {
+    let word = leading_word(text);
+    text[word.len()..].trim_start().starts_with([':', '[']).then(|| numbered_name(word)).flatten()
 }
 
 /// True if a text ends with this word.
@@ -283,10 +315,9 @@ fn helped(mut error: SyntaxError, at: usize, text: &str) -> SyntaxError {
                     "declarations have no braces around them: `param n = 4`, `stream s`, `step { … }`".to_owned()
                 }
                 _ if text[at..].starts_with("--") || text[at..].starts_with('%') => COMMENT.to_owned(),
-                _ if numbered_name(leading_word(&text[at..])).is_some() => {
-                    numbered_name(leading_word(&text[at..])).unwrap_or_default()
-                }
-                _ => format!("remove what begins with {found}, or look for what is missing before it"),
+                _ => numbered_label(&text[at..]).unwrap_or_else(|| {
+                    format!("remove what begins with {found}, or look for what is missing before it")
+                }),
             });
         }
         _ => {}
@@ -363,12 +394,15 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             "write `let {word} = …` for a value, `stream {word}` for a stream, `buffer {word}: f32[1024]` for memory"
         ),
         _ if word == "not" && behind.starts_with("in ") => "a condition has no `in`: write `n != 1`".to_owned(),
-        _ if word == "if" && !first_on_line && text[..at].rsplit('\n').next().is_some_and(|line| line.contains("expect ")) => {
+        _ if word == "if"
+            && !first_on_line
+            && text[..at].rsplit('\n').next().is_some_and(|line| line.contains("expect ")) =>
+        {
             "the condition of an expectation follows `when`: `expect time < 1ms when n > 4`".to_owned()
         }
         _ if word == "if" && !first_on_line => "a choice is written `if c { a } else { b }`".to_owned(),
         _ if !first_on_line && behind.starts_with(':') => format!("write an option in parentheses: `({word}: …)`"),
-        _ if !first_on_line && !operation => {
+        _ if !first_on_line && (!operation || behind.starts_with('[')) => {
             format!("the text before `{word}` is complete: remove the word, or write an operator before it")
         }
         Some(help) if !behind.starts_with(':') || is_field => help.to_owned(),
@@ -389,7 +423,7 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             "declarations have no loops and no conditions: declare a family, `stream s[n]` or `buffer x[n]: f32[4]`"
                 .to_owned()
         }
-        _ if operation => "operations and their blocks belong inside `step { … }`".to_owned(),
+        _ if operation => INSIDE_STEP.to_owned(),
         _ if first_on_line && DECLARATIONS.contains(&leading_word(behind)) => {
             format!("the kind of a declaration is its first word: `{} {word}`", leading_word(behind))
         }
