@@ -46,11 +46,17 @@ pub enum SyntaxError {
     #[diagnostic(
         code(aorta::syntax::unclosed_text),
         help(
-            "end it with `\"` on the same line, or look for a `\"` that is missing further left; \
-             write text over several lines between `\"\"\"`"
+            "{}", if *is_long {
+                "end it with `\"\"\"`"
+            } else {
+                "end it with `\"` on the same line, or look for a `\"` that is missing further left; \
+                 write text over several lines between `\"\"\"`"
+            }
         )
     )]
     UnclosedText {
+        /// True for a text that begins with `"""`.
+        is_long: bool,
         #[label("begins here")]
         at: SourceSpan,
     },
@@ -206,7 +212,7 @@ impl SyntaxError {
     /// there is no such range.
     pub fn takes(&self, end: usize) -> Option<Range<usize>> {
         match self {
-            SyntaxError::UnclosedText { at } => Some(at.offset()..at.offset() + at.len()),
+            SyntaxError::UnclosedText { at, .. } => Some(at.offset()..at.offset() + at.len()),
             SyntaxError::Unclosed { at, end, .. } => Some(at.offset()..end.offset()),
             // The block before it ended too early, with the names inside.
             SyntaxError::UnmatchedClose { at, .. } => Some(0..at.offset()),

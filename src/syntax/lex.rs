@@ -102,7 +102,14 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
                 at = text_end(text, at);
                 if at > bytes.len() {
                     at = unclosed_end(text, start);
-                    note(errors, 1, SyntaxError::UnclosedText { at: span(base, start, at).into() });
+                    note(
+                        errors,
+                        1,
+                        SyntaxError::UnclosedText {
+                            is_long: rest.starts_with("\"\"\""),
+                            at: span(base, start, at).into(),
+                        },
+                    );
                 }
                 TokenKind::Text
             }

@@ -240,7 +240,7 @@ fn new_files_are_good() {
     assert!(again.code == Some(2) && again.stderr.contains("the file already exists"), "{}", again.stderr);
     let unknown = sandbox.run(&["new", "other", "--from", "moo"]);
     assert!(unknown.code == Some(2) && unknown.stderr.contains("did you mean `moe`?"), "{}", unknown.stderr);
-    assert_eq!(sandbox.listing(), ["copy.aorta", "mine.aorta"]);
+    assert_eq!(sandbox.listing(), ["copy.aorta", "mine.aorta", "my file.aorta"]);
 }
 
 /// A type after the arrow of an operation, a definition, a gradient or a kernel is scratch memory of this type.

@@ -129,7 +129,7 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
         }
         match (reported.last(), &error) {
             // An unterminated text cannot begin a statement either.
-            (Some(SyntaxError::UnclosedText { at: last }), SyntaxError::Expected { at, .. }) if last == at => {}
+            (Some(SyntaxError::UnclosedText { at: last, .. }), SyntaxError::Expected { at, .. }) if last == at => {}
             // The token that ended a piece too early does not begin another one.
             (Some(SyntaxError::Expected { at: last, .. }), SyntaxError::UnknownKeyword { at, .. }) if last == at => {}
             (Some(SyntaxError::UnknownKeyword { at: last, .. }), SyntaxError::Expected { at, .. }) if last == at => {
@@ -350,7 +350,8 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
     let behind = text[at + word.len()..].trim_start();
     let first_on_line = first_on_line(text, at);
     if what == "statement" {
-        let behind_word = &behind[leading_word(behind).len()..];
+        let on_line = line(text, at + word.len()).trim_start();
+        let behind_word = &on_line[leading_word(on_line).len()..];
         return match (other_languages::statement(word), suggest::nearest(word, STATEMENTS)) {
             (Some(help), _) => help.to_owned(),
             (None, _) if word == "group" => "a group has no name: `group { … }`".to_owned(),

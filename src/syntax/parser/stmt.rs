@@ -12,7 +12,7 @@ impl<'a> Builder<'a> {
         let stmt = |kind| Stmt { span, kind };
         let stmt = match &piece.body {
             Body::Stray => {
-                self.obstacle = self.next_on_line(span);
+                self.obstacle = self.next_on_line(span).filter(|_| !self.slice(span).contains('\n'));
                 None
             }
             Body::None => {
