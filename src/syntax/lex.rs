@@ -25,10 +25,13 @@ const MAX_BEFORE: usize = 256;
 /// Help for a `;` or `@` that belongs to what precedes it: the head of a loop, or the arguments of a call. `tokens` are those
 /// before it. `None` for one that stands alone.
 fn help_inside(character: char, text: &str, base: u32, tokens: &[Token]) -> Option<&'static str> {
-    let (mut closed, mut has_arrow) = (0usize, false);
+    let (mut closed, mut has_arrow, mut is_behind_block) = (0usize, false, false);
     for (index, token) in tokens.iter().enumerate().rev().take(MAX_BEFORE) {
         match token.kind {
-            TokenKind::Close(_) => closed += 1,
+            TokenKind::Close(bracket) => {
+                is_behind_block |= bracket == b'}';
+                closed += 1;
+            }
             TokenKind::Open(_) if closed > 0 => closed -= 1,
             TokenKind::Open(b'{') => return None,
             TokenKind::Open(_) => {
@@ -40,7 +43,9 @@ fn help_inside(character: char, text: &str, base: u32, tokens: &[Token]) -> Opti
                     _ => None,
                 };
             }
-            TokenKind::Word if closed == 0 && character == ';' && token.text(text, base) == "for" => {
+            TokenKind::Word
+                if closed == 0 && !is_behind_block && character == ';' && token.text(text, base) == "for" =>
+            {
                 return Some(other_languages::LOOP);
             }
             _ => has_arrow |= closed == 0 && token.text(text, base) == "->",
