@@ -30,6 +30,9 @@ pub struct ExplainArgs {
     code: Option<String>,
     /// After `operation` or `metric`, the name of one; without it, all of them
     name: Option<String>,
+    /// Further words, which are refused
+    #[arg(hide = true)]
+    more: Vec<String>,
 }
 
 /// Subjects that take options, unlike codes and metrics.
@@ -43,6 +46,12 @@ pub fn run(args: ExplainArgs) -> CliResult {
     if let Some(Explained::Model(args)) = &args.of {
         return model::run(args);
     }
+    if let Some(word) = args.more.first() {
+        let what = format!("`aorta explain` explains one thing at a time: `{word}` is too much");
+        let help =
+            "`aorta explain operation gemm` shows an operation, `aorta explain metric overlap` a metric".to_owned();
+        return Err(InputError::UnknownCode { what, help }.into());
+    }
     let pages = pages();
     let text = match (args.code.as_deref(), args.name.as_deref()) {
         (None, _) => index(&pages) + "\n" + &figures(),
@@ -52,7 +61,12 @@ pub fn run(args: ExplainArgs) -> CliResult {
         (Some(OPERATION), Some(name)) => operation::described(name)?,
         (Some(code), None) => shown(find(&pages, code)?.text),
         (Some(code), Some(name)) => {
-            let help = format!("only `operation` and `metric` take a name: `aorta explain metric {name}`");
+            let meant = match () {
+                () if definitions::find(name).is_some() => format!(": `aorta explain metric {name}`"),
+                () if ops::find(name).is_some() => format!(": `aorta explain operation {name}`"),
+                () => "; docs/settings.md explains the settings".to_owned(),
+            };
+            let help = format!("only `operation` and `metric` take a name{meant}");
             return Err(unknown_code(&format!("{code} {name}"), help).into());
         }
     };

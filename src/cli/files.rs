@@ -145,12 +145,14 @@ fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
     if !about.is_file() {
         // Opening a pipe without a writer, or reading a device, may block forever.
         let help = match kind {
-            FileKind::Workload(_) => {
-                "give the text on standard input, with `-` in place of the file: `… | aorta check -`"
-            }
+            FileKind::Workload(_) => "give the text on standard input, with `-` in place of the file",
             _ => "name a file",
         };
         return Err(unreadable(format!("it is {}, and no file", file_type_name(&about)), Some(help)));
+    }
+    let is_ron = matches!(kind, FileKind::Settings | FileKind::Profile | FileKind::Topology | FileKind::Expected);
+    if is_ron && path.extension().is_some_and(|ending| ending == "aorta") {
+        return Err(unreadable("it is a workload".to_owned(), Some(kind.wanted())));
     }
     std::fs::File::open(path).map_err(failed)
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::base::shell;
 use crate::config::Settings;
 
 use super::error::InputError;
@@ -51,6 +52,7 @@ pub fn run(args: NewArgs) -> CliResult {
 }
 
 fn next_steps(path: &Path) -> String {
-    let path = path.display();
-    format!("Wrote {path}. `aorta show {path}` describes it, `aorta exec {path}` runs it.\n")
+    let (path, typed) = (path.display(), path.display().to_string());
+    let [show, exec] = ["show", "exec"].map(|command| shell::command(["aorta", command, &typed]));
+    format!("Wrote {path}. `{show}` describes it, `{exec}` runs it.\n")
 }

@@ -110,7 +110,15 @@ impl Reporting {
         ast: &Ast,
     ) -> CompileError {
         let broken = !syntax_errors.is_empty();
-        let lost = ast.unparsed.iter().flat_map(|&span| syntax::declared(self.sources.text(span))).collect();
+        let declared: Vec<&str> =
+            ast.unparsed.iter().flat_map(|&span| syntax::declared(self.sources.text(span))).collect();
+        let mut lost: HashSet<&str> = declared.iter().copied().collect();
+        // As many unknown names as there are declarations without a name may be theirs.
+        let unknown: HashSet<String> = errors.iter().filter_map(|mistake| unknown_name(&mistake.error)).collect();
+        let unnamed = declared.iter().filter(|name| name.is_empty()).count();
+        if unknown.iter().filter(|name| !lost.contains(name.as_str())).count() <= unnamed {
+            lost.extend(unknown.iter().map(String::as_str));
+        }
         let causes = errors.into_iter().filter(|mistake| !broken || !is_consequence(&mistake.error, &lost));
         let mut all = syntax_errors;
         all.extend(boxed(causes));
@@ -128,14 +136,22 @@ fn is_consequence(error: &ModelError, lost: &HashSet<&str>) -> bool {
     use ModelError::*;
     match error {
         NoStep { .. } | NothingToRun { .. } | SlotOutOfRange { .. } => true,
+        ReadBeforeWrite { name, .. } => lost.contains(name.as_str()),
+        error => unknown_name(error).is_some_and(|name| lost.contains(name.as_str())),
+    }
+}
+
+/// The name that an error does not find; `None` for other errors.
+fn unknown_name(error: &ModelError) -> Option<String> {
+    use ModelError::*;
+    match error {
         UnknownName { name, .. }
         | UnknownOperation { name, .. }
         | UnknownSet { name, .. }
         | UnknownFigure { name, .. }
         | UnknownParameter { name, .. }
-        | NoMember { name, .. }
-        | ReadBeforeWrite { name, .. } => lost.contains(name.as_str()),
-        _ => false,
+        | NoMember { name, .. } => Some(name.to_string()),
+        _ => None,
     }
 }
 

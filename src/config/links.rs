@@ -146,8 +146,17 @@ impl Links {
         match EMBEDDED.iter().find(|(known, _)| *known == name) {
             Some((name, text)) => Links::parse(&format!("{name}.ron"), text),
             None => {
-                let help = suggest::did_you_mean(name, Links::names().collect::<Vec<_>>());
-                Err(ConfigError::UnknownTopology { name: name.to_owned(), help })
+                let help = match suggest::nearest(name, Links::names().chain(["auto"])) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => {
+                        let names: Vec<String> = Links::names().map(|name| format!("`{name}`")).collect();
+                        format!(
+                            "known here: {}, `auto`, or the path of a file of your own, `links.ron`",
+                            names.join(", ")
+                        )
+                    }
+                };
+                Err(ConfigError::UnknownTopology { name: name.to_owned(), help: Some(help) })
             }
         }
     }

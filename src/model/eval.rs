@@ -256,10 +256,10 @@ impl Analyzer<'_> {
                 _ if matches!(found, Value::Parts(_)) => {
                     Some("name a part after a dot: `w.up`; parts of one type are one flat tensor together")
                 }
-                "a tensor" | "a tensor or a plain number" if matches!(found, Value::Labels(_)) => Some(
-                    "pick one of its operations: `f[0]`; to use all as one tensor, write them to the members of a family of \
-                          buffers, which is stacked along a new first dimension",
-                ),
+                "a tensor or a plain number" if matches!(found, Value::Number(_)) => {
+                    Some("the elements of a tensor have no unit: leave it out")
+                }
+                "a range or a list" => Some("allowed values are a range, `in 1..=16`, or a list, `in [1, 4]`"),
                 "a label" if matches!(found, Value::Stream { .. }) => {
                     Some("a block waits for operations: label the last one on that stream, `f: …`, and write `after f`")
                 }
@@ -314,7 +314,15 @@ impl Analyzer<'_> {
                 }
                 _ => None,
             };
-            let help = unquoted(expected, found).or(help.map(str::to_owned));
+            let family = match (expected, found) {
+                ("a tensor" | "a tensor or a plain number", Value::Labels(family)) => Some(format!(
+                    "pick one of its operations: `{}`; to use all as one tensor, write them to the members of a family of \
+                     buffers, which is stacked along a new first dimension",
+                    self.first_label(*family)
+                )),
+                _ => None,
+            };
+            let help = unquoted(expected, found).or(family).or(help.map(str::to_owned));
             let (expected, found) = (expected.to_owned(), found.describe(&self.names));
             self.error(ModelError::WrongType { expected, found, at: span.into(), help });
         }

@@ -514,6 +514,13 @@ impl<'a> Analyzer<'a> {
                     format!("a share of the iteration is a time over its time: `{} / time`", written(left, &self.names))
                 }
                 (Type::Number(a), Type::Number(b)) => super::eval::units_help(a, b),
+                (Type::Bool, Type::Number(_)) if is_comparison(op) => match &left.kind {
+                    ExprKind::Binary { right: middle, .. } => {
+                        let [first, middle, last] = [left, middle, right].map(|expr| written(expr, &self.names));
+                        format!("join two comparisons by `and`: `{first} and {middle} {} {last}`", op.name())
+                    }
+                    _ => "compare two numbers".to_owned(),
+                },
                 _ => "`and` and `or` join conditions, all other operators numbers".to_owned(),
             };
             self.types_differ(op.name(), (a_type, left.span), (b_type, right.span), help);

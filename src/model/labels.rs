@@ -205,6 +205,15 @@ impl<'a> Analyzer<'a> {
         Some(LabelId::from(self.program.labels.len() - 1))
     }
 
+    /// The first member of a family as it is written, such as `f[0]`.
+    pub(super) fn first_label(&self, family: u32) -> String {
+        let label =
+            self.expansion.families[family as usize].order.first().map(|label| &self.program.labels[label.index()]);
+        let name = label.and_then(|label| label.name).map_or("f", |name| self.names.name(name));
+        let index: Vec<String> = label.iter().flat_map(|label| label.index.iter().map(i64::to_string)).collect();
+        format!("{name}[{}]", index.join(", "))
+    }
+
     /// Completes a label and declares its name.
     pub(super) fn close_label(&mut self, call: &Call, label: LabelId, data: LabelData) {
         let name = call.label.as_ref().expect("only calls with a label open one").name;

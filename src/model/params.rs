@@ -255,9 +255,26 @@ impl<'a> Analyzer<'a> {
                     return false;
                 }
                 let spans = (at, allowed.span);
+                let bound = low.clone();
                 let above = self.binary(BinaryOp::GreaterEqual, value.clone(), low, spans, at);
                 let op = if *inclusive { BinaryOp::LessEqual } else { BinaryOp::Less };
-                let below = self.binary(op, value.clone(), high, spans, at);
+                let below = self.binary(op, value.clone(), high.clone(), spans, at);
+                if let (Value::Number(low), Value::Number(top)) = (&bound, &high)
+                    && low.dimension == top.dimension
+                    && matches!(self.binary(BinaryOp::Greater, bound, high, spans, at), Value::Bool(true))
+                {
+                    self.error(ModelError::WrongType {
+                        expected: "a range with a value".to_owned(),
+                        found: "an empty one".to_owned(),
+                        at: allowed.span.into(),
+                        help: Some(format!(
+                            "the smaller end comes first: `in {}..={}`",
+                            written(to, &self.names),
+                            written(from, &self.names)
+                        )),
+                    });
+                    return false;
+                }
                 !matches!((above, below), (Value::Bool(false), _) | (_, Value::Bool(false)))
             }
             ExprKind::List(items) => items.iter().any(|item| {

@@ -287,7 +287,7 @@ fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[CopyArriv
         if let Some(other) = arrivals[..index].iter().find(|other| program.views.overlap(one.view, other.view)) {
             let what =
                 format!("rank {} and rank {} both write `{}` of rank {rank}", other.from, one.from, slice(one.view));
-            let help = "give each sender a part of its own: `copy(x -> y[rank] at 0)`";
+            let help = format!("give each sender a part of its own: `copy(x -> y[rank] at {rank})`");
             return Some(PeerError::Clash { what, help, at }.into());
         }
         // A rank that sends nothing may have no input.
@@ -296,7 +296,8 @@ fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[CopyArriv
             let (from, sent) = (one.from, slice(read));
             let what =
                 format!("rank {from} writes `{}` of rank {rank}, which sends `{sent}` meanwhile", slice(one.view));
-            let help = "received data needs other memory than sent data: use two buffers, or two parts of one";
+            let help =
+                "received data needs other memory than sent data: use two buffers, or two parts of one".to_owned();
             return Some(PeerError::Clash { what, help, at }.into());
         }
     }

@@ -140,12 +140,21 @@ impl TraceFault {
             },
             TraceFault::Column(known) => {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                let help = suggest::did_you_mean(&column, known.iter().copied())
-                    .unwrap_or_else(|| format!("the first line of the file names {}", suggest::listed(&known)));
+                let help = match known.as_slice() {
+                    [line] if line.split([';', '\t']).any(|name| name.trim() == column) => {
+                        "the columns of a trace are separated by commas".to_owned()
+                    }
+                    _ => suggest::did_you_mean(&column, known.iter().copied())
+                        .unwrap_or_else(|| format!("the first line of the file names {}", suggest::listed(&known))),
+                };
                 TraceError::Column { path, column, help, at: column_at.into() }
             }
             TraceFault::Ambiguous => TraceError::Ambiguous { path, column, at: column_at.into() },
-            TraceFault::Cell(line, cell) => TraceError::Cell { path, column, line, cell, at: column_at.into() },
+            TraceFault::Cell(line, cell) => {
+                let digits = cell.trim_start_matches(['-', '+']);
+                let is_large = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+                TraceError::Cell { path, column, line, cell, is_large, at: column_at.into() }
+            }
         }
     }
 }

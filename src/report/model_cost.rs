@@ -235,9 +235,10 @@ impl ModelCost {
         let networks = if *experts > 1 { format!(" of {experts} experts, {top_k} for a token") } else { String::new() };
         vec![
             format!(
-                "A decoder of {}: width {hidden}, {heads} heads, {kv_heads} of keys and values, \
+                "A decoder of {}: width {hidden}, {}, {kv_heads} of keys and values, \
                  feed-forward width {ffn}{networks}, vocabulary {vocab}",
-                counted(*layers as usize, "layer")
+                counted(*layers as usize, "layer"),
+                counted(*heads as usize, "head")
             ),
             format!(
                 "{batch} × {seq} tokens in {}, counted from the operations of `transformer`: nothing was measured",

@@ -171,6 +171,8 @@ fn match_brackets(
     let mut lines = Lines { text, base, end: 0, indentation: 0 };
     // True if the brackets of the current declaration are unbalanced.
     let mut broken = clues == Clues::Indentation && !balance(declaration(tokens, 0, text, base));
+    // Number of braces that the current declaration closes without having opened them.
+    let mut surplus = surplus_braces(declaration(tokens, 0, text, base));
     for (index, token) in tokens.iter().enumerate() {
         let first_on_line = lines.next(token.span);
         let beside = (broken && first_on_line).then_some(lines.indentation);
@@ -181,7 +183,9 @@ fn match_brackets(
                     closing[inner] = index as u32 - 1;
                     note(errors, 1, unclosed(tokens[inner].span, opened, token.span));
                 }
-                broken = clues == Clues::Indentation && !balance(declaration(tokens, index, text, base));
+                let declaration = declaration(tokens, index, text, base);
+                broken = clues == Clues::Indentation && !balance(declaration);
+                surplus = surplus_braces(declaration);
             }
             TokenKind::Open(bracket) => {
                 open.push((index, bracket));
@@ -190,6 +194,17 @@ fn match_brackets(
                     errors.push(SyntaxError::TooDeep { limit: max_nesting, at: token.span.into() });
                     return None;
                 }
+            }
+            // A line without its `{` has opened the block that a deeper brace closes.
+            TokenKind::Close(b'}')
+                if surplus > 0
+                    && beside.is_some_and(|beside| {
+                        indentations.last().is_some_and(|last| *last < beside)
+                            && open.last().is_some_and(|(_, opened)| *opened == b'{')
+                    }) =>
+            {
+                surplus -= 1;
+                note(errors, 1, SyntaxError::UnmatchedClose { bracket: '}', at: token.span.into() });
             }
             TokenKind::Close(bracket) => match partner(&open, &indentations, bracket, beside) {
                 // Handles a bracket of the wrong kind on the same line. Braces are excluded, since they usually close
@@ -229,6 +244,12 @@ fn match_brackets(
 fn begins_declaration(token: &Token, text: &str, base: u32) -> bool {
     let start = (token.span.start - base) as usize;
     (start == 0 || text.as_bytes()[start - 1] == b'\n') && words::lead(token.text(text, base), true).is_some()
+}
+
+/// Number of closing braces beyond that of opening ones.
+fn surplus_braces(tokens: &[Token]) -> usize {
+    let count = |kind| tokens.iter().filter(|token| token.kind == kind).count();
+    count(TokenKind::Close(b'}')).saturating_sub(count(TokenKind::Open(b'{')))
 }
 
 /// The tokens from `from` to the next declaration at the beginning of a line.

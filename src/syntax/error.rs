@@ -26,7 +26,7 @@ pub enum SyntaxError {
     #[diagnostic(code(aorta::syntax::unexpected_character), help("{help}"))]
     UnexpectedCharacter {
         character: char,
-        help: &'static str,
+        help: String,
         /// Number of other locations with the same character.
         others: usize,
         #[label("not part of the language{}", elsewhere(*others))]
@@ -47,11 +47,17 @@ pub enum SyntaxError {
     #[diagnostic(
         code(aorta::syntax::unclosed_text),
         help(
-            "end it with `\"` on the same line, or look for a `\"` that is missing further left; \
-             write text over several lines between `\"\"\"`"
+            "{}", if *is_long {
+                "end it with `\"\"\"`"
+            } else {
+                "end it with `\"` on the same line, or look for a `\"` that is missing further left; \
+                 write text over several lines between `\"\"\"`"
+            }
         )
     )]
     UnclosedText {
+        /// True for a text that begins with `"""`.
+        is_long: bool,
         #[label("begins here")]
         at: SourceSpan,
     },
@@ -126,11 +132,15 @@ pub enum SyntaxError {
     #[diagnostic(
         code(aorta::syntax::missing_block),
         help(
-            "put the statements between `{{` and `}}`, even a single one; colons, newlines and indentation do not open a block"
+            "{}", help.as_deref().unwrap_or(
+                "put the statements between `{` and `}`, even a single one; colons, newlines and indentation do not open a block"
+            )
         )
     )]
     MissingBlock {
         word: String,
+        /// Replaces the general help.
+        help: Option<String>,
         #[label("a `{{` was expected behind this")]
         at: SourceSpan,
     },
@@ -203,8 +213,10 @@ impl SyntaxError {
     /// there is no such range.
     pub fn takes(&self, end: usize) -> Option<Range<usize>> {
         match self {
-            SyntaxError::UnclosedText { at } => Some(at.offset()..at.offset() + at.len()),
+            SyntaxError::UnclosedText { at, .. } => Some(at.offset()..at.offset() + at.len()),
             SyntaxError::Unclosed { at, end, .. } => Some(at.offset()..end.offset()),
+            // The block before it ended too early, with the names inside.
+            SyntaxError::UnmatchedClose { at, .. } => Some(0..at.offset()),
             SyntaxError::TooDeep { .. } => Some(0..end),
             _ => None,
         }

@@ -9,7 +9,7 @@ use super::error::{SyntaxError, note};
 use super::other_languages;
 use super::slashes;
 use super::token::{Token, TokenKind, span};
-use super::words::{BRACKETS, SIGNS, is_word};
+use super::words::{self, BRACKETS, SIGNS, is_word};
 
 /// A comment, or a `;`, which has been reported.
 #[derive(Clone, Copy, Debug)]
@@ -19,10 +19,39 @@ pub struct Trivia {
     pub span: SrcSpan,
 }
 
-/// True within the parentheses after a `for`, as in `for (i = 0; …`.
-fn is_loop_head(text: &str, base: u32, tokens: &[Token]) -> bool {
-    let open = tokens.iter().rposition(|token| matches!(token.kind, TokenKind::Open(_) | TokenKind::Close(_)));
-    open.and_then(|open| open.checked_sub(1)).is_some_and(|word| tokens[word].text(text, base) == "for")
+/// Maximum number of tokens before a character that decide its help.
+const MAX_BEFORE: usize = 256;
+
+/// Help for a `;` or `@` that belongs to what precedes it: the head of a loop, or the arguments of a call. `tokens` are those
+/// before it. `None` for one that stands alone.
+fn help_inside(character: char, text: &str, base: u32, tokens: &[Token]) -> Option<&'static str> {
+    let (mut closed, mut has_arrow, mut is_behind_block) = (0usize, false, false);
+    for (index, token) in tokens.iter().enumerate().rev().take(MAX_BEFORE) {
+        match token.kind {
+            TokenKind::Close(bracket) => {
+                is_behind_block |= bracket == b'}';
+                closed += 1;
+            }
+            TokenKind::Open(_) if closed > 0 => closed -= 1,
+            TokenKind::Open(b'{') => return None,
+            TokenKind::Open(_) => {
+                let is_loop = index > 0 && tokens[index - 1].text(text, base) == "for";
+                return match character {
+                    ';' if is_loop => Some(other_languages::LOOP),
+                    ';' => Some("a comma stands between two values, and `->` before an output: `f(x, w -> y)`"),
+                    '@' if has_arrow => Some("the rank of an operand follows `at`: `copy(x -> y at 1)`"),
+                    _ => None,
+                };
+            }
+            TokenKind::Word
+                if closed == 0 && !is_behind_block && character == ';' && token.text(text, base) == "for" =>
+            {
+                return Some(other_languages::LOOP);
+            }
+            _ => has_arrow |= closed == 0 && token.text(text, base) == "->",
+        }
+    }
+    None
 }
 
 /// The tokens and comments of a text.
@@ -77,8 +106,15 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
             b'"' => {
                 at = text_end(text, at);
                 if at > bytes.len() {
-                    at = line_end(text, start);
-                    note(errors, 1, SyntaxError::UnclosedText { at: span(base, start, at).into() });
+                    at = unclosed_end(text, start);
+                    note(
+                        errors,
+                        1,
+                        SyntaxError::UnclosedText {
+                            is_long: rest.starts_with("\"\"\""),
+                            at: span(base, start, at).into(),
+                        },
+                    );
                 }
                 TokenKind::Text
             }
@@ -129,8 +165,9 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
                     at += rest.chars().skip(1).take_while(foreign).map(char::len_utf8).sum::<usize>();
                 }
                 let help = match character {
-                    ';' if is_loop_head(text, base, &tokens) => "a loop goes over a range: `for i in 0..n { … }`",
-                    '@' if begins_line(text, base, start, &tokens) => other_languages::DECORATOR,
+                    '@' if begins_line(text, base, start, &tokens) => other_languages::DECORATOR.to_owned(),
+                    ';' | '@' => help_inside(character, text, base, &tokens)
+                        .map_or_else(|| other_languages::character(character), str::to_owned),
                     character => other_languages::character(character),
                 };
                 note(
@@ -159,6 +196,23 @@ fn begins_line(text: &str, base: u32, at: usize, tokens: &[Token]) -> bool {
 fn line_end(text: &str, from: usize) -> usize {
     let line = text[from..].split('\n').next().unwrap_or("");
     from + line.trim_end_matches([' ', '\t', '\r']).len()
+}
+
+/// The end of an unterminated text: that of its line. A text between `"""` has lines of another language, so that it extends to
+/// the next declaration.
+fn unclosed_end(text: &str, from: usize) -> usize {
+    if !text[from..].starts_with("\"\"\"") {
+        return line_end(text, from);
+    }
+    let mut end = from;
+    for line in text[from..].split_inclusive('\n') {
+        let first = line.split(|c| !is_word(c)).next().unwrap_or("");
+        if end > from && words::lead(first, true).is_some() {
+            break;
+        }
+        end += line.len();
+    }
+    from + text[from..end].trim_end().len()
 }
 
 /// The end of the text literal that begins at `at`, or an offset beyond the text if it is unterminated.

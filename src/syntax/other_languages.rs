@@ -149,9 +149,20 @@ pub(super) fn unit(number: &str, unit: &str) -> Option<String> {
 /// Help for a line that begins with `@`, as a decorator of Python does.
 pub(super) const DECORATOR: &str = "remove the line: declarations and statements have no decorators";
 
+/// Help for the head of a loop in C.
+pub(super) const LOOP: &str = "a loop goes over a range: `for i in 0..n { … }`";
+
+/// Letters of other alphabets that look like those of ASCII, which are at the same positions.
+const LOOK_ALIKES: (&str, &str) =
+    ("АВСЕНІЈКМОРЅТХаеіјорсухѕΑΒΕΖΗΙΚΜΝΟΡΤΥΧο", "ABCEHIJKMOPSTXaeijopcyxsABEZHIKMNOPTYXo");
+
 /// The replacement of a character that the language does not use.
-pub(super) fn character(character: char) -> &'static str {
-    match (replacement(character), character) {
+pub(super) fn character(character: char) -> String {
+    let (others, letters) = LOOK_ALIKES;
+    if let Some(letter) = others.chars().position(|other| other == character).and_then(|at| letters.chars().nth(at)) {
+        return format!("this only looks like `{letter}`: it is a letter of another alphabet; write `{letter}`");
+    }
+    let help = match (replacement(character), character) {
         (Some(help), _) => help,
         (None, '≤') => "write `<=`",
         (None, '≥') => "write `>=`",
@@ -164,7 +175,8 @@ pub(super) fn character(character: char) -> &'static str {
             "a full-width character: write the one of ASCII, such as `:` or `,`"
         }
         (None, _) => "the language is written in ASCII; any text is allowed in comments and \"quotes\"",
-    }
+    };
+    help.to_owned()
 }
 
 /// Help for a character that has another spelling here; `None` for others.

@@ -183,7 +183,9 @@ impl<'a> Splitter<'a> {
     fn piece(&mut self, at: usize, end: usize, top: bool, docs: Vec<SrcSpan>) -> Piece {
         let word = self.word(at);
         let next = if at + 1 < end { self.word(at + 1) } else { "" };
+        let is_label = !top && self.is_punct(at + 1, ":") && self.is_call(at + 2);
         let lead = words::lead(word, top).filter(|lead| match lead.keyword {
+            _ if is_label => false,
             Keyword::Leading | Keyword::Everywhere => true,
             Keyword::BeforeName(_) => !next.is_empty(),
             Keyword::BeforeBlock => self.kind(at + 1) == Some(TokenKind::Open(b'{')),
@@ -221,19 +223,19 @@ impl<'a> Splitter<'a> {
                     let line = top && self.begins_line(index);
                     let everywhere = words::lead(inner, false).is_some_and(|lead| lead.keyword == Keyword::Everywhere);
                     let begins = everywhere || line || self.is_head(index, end, top);
-                    if begins && (!after_keyword || (unknown && line)) {
+                    if begins && (!after_keyword || line) {
                         break;
-                    }
-                    // Other languages write the step of a loop there. It is reported when the head is parsed.
-                    if word == "for" && opens.is_some() && matches!(inner, "step" | "by") {
-                        index += 1;
-                        continue;
                     }
                     let behind_operand = !after_keyword && self.ends_operand(index - 1) && like != Some(index - 1);
                     if behind_operand && inner == "like" && only_names {
                         (like, only_names) = (Some(index), false);
                     } else if behind_operand && !continues(inner) && !self.is_separate_unit(index) {
-                        break;
+                        // Reported when the head is parsed.
+                        match opens.and_then(|_| self.brace_behind(index, end)) {
+                            Some(brace) => index = brace,
+                            None => break,
+                        }
+                        continue;
                     }
                     index = self.outline.condition_end(index);
                 }
@@ -247,12 +249,34 @@ impl<'a> Splitter<'a> {
         let index = index.min(end);
         let head = self.span(at).to(self.span(index - 1));
         if opens.is_some() {
-            self.note(SyntaxError::MissingBlock { word: word.to_owned(), at: head.into() });
+            self.note(SyntaxError::MissingBlock { word: word.to_owned(), help: None, at: head.into() });
         }
         if opens.is_some() || unknown {
             return self.stray(at..index, docs);
         }
         Piece { docs, head, tokens: at..index, lead: lead.unwrap_or(&words::OPERATION), body: Body::None }
+    }
+
+    /// The `{` that ends the line of the head of a block with surplus words from `index` on, as in `on stream s {`. `None` if no
+    /// brace follows, or another statement before it.
+    fn brace_behind(&self, index: usize, end: usize) -> Option<usize> {
+        let brace = self.outline.brace(index);
+        if brace >= end {
+            return None;
+        }
+        let start = |index: usize| (self.span(index).start - self.base) as usize;
+        let is_one_line = !self.text[start(index)..start(brace)].contains('\n');
+        let mut next = index;
+        while is_one_line && next < brace {
+            if self.is_punct(next, ":") || words::lead(self.word(next), false).is_some() {
+                return None;
+            }
+            next = match self.kind(next) {
+                Some(TokenKind::Open(_)) => self.outline.past(next),
+                _ => next + 1,
+            };
+        }
+        is_one_line.then_some(brace)
     }
 
     /// True if a declaration's word begins a line and is followed by what it requires. Then the piece above ends, even
@@ -322,7 +346,8 @@ impl<'a> Splitter<'a> {
             let is_if = self.word(start) == "if";
             let brace = self.outline.brace(start + usize::from(is_if));
             if brace >= end {
-                self.note(SyntaxError::MissingBlock { word: "else".to_owned(), at: self.span(next).into() });
+                let (word, at) = ("else".to_owned(), self.span(next).into());
+                self.note(SyntaxError::MissingBlock { word, help: None, at });
                 next = start;
                 break;
             }

@@ -207,6 +207,10 @@ fn every_code_is_explained() {
     assert!(elsewhere.stderr.contains("write `flops / time / device.flops`"), "{}", elsewhere.stderr);
     let two = sandbox.run(&["explain", "race", "time"]);
     assert!(two.code == Some(2) && two.stderr.contains("`aorta explain metric time`"), "{}", two.stderr);
+    let setting = sandbox.run(&["explain", "setting", "timeout"]);
+    assert!(setting.code == Some(2) && !setting.stderr.contains("metric timeout"), "{}", setting.stderr);
+    let three = sandbox.run(&["explain", "operation", "gemm", "foo"]);
+    assert!(three.code == Some(2) && three.stderr.contains("`foo` is too much"), "{}", three.stderr);
     assert_eq!(sandbox.good(&["explain", "race"]), sandbox.good(&["explain", "plan::race"]));
     let unknown = sandbox.run(&["explain", "rase"]);
     assert!(unknown.code == Some(2) && unknown.stderr.contains("did you mean `race`?"), "{}", unknown.stderr);
@@ -220,6 +224,12 @@ fn new_files_are_good() {
     let sandbox = Sandbox::new();
     let said = sandbox.good(&["new", "mine"]);
     assert!(said.contains("Wrote mine.aorta."), "{said}");
+    let spaced = sandbox.good(&["new", "my file"]);
+    assert!(spaced.contains("`aorta show 'my file.aorta'`"), "{spaced}");
+    let settings = sandbox.run(&["check", "moe", "--config-file", "mine.aorta"]);
+    assert!(settings.code == Some(2) && settings.stderr.contains("it is a workload"), "{}", settings.stderr);
+    let topology = sandbox.run(&["exec", "moe", "--backend", "sim", "--config", "topology=nvl72"]);
+    assert!(topology.code == Some(2) && topology.stderr.contains("`auto`"), "{}", topology.stderr);
     assert_eq!(sandbox.good(&["check", "mine.aorta", "--strict"]), "mine.aorta: good: 3 operations on 2 streams\n");
     sandbox.good(&["exec", "mine.aorta", "--backend", "host", "--preset", "tiny", "--verify"]);
     sandbox.good(&["new", "copy.aorta", "--from", "moe"]);
@@ -230,7 +240,7 @@ fn new_files_are_good() {
     assert!(again.code == Some(2) && again.stderr.contains("the file already exists"), "{}", again.stderr);
     let unknown = sandbox.run(&["new", "other", "--from", "moo"]);
     assert!(unknown.code == Some(2) && unknown.stderr.contains("did you mean `moe`?"), "{}", unknown.stderr);
-    assert_eq!(sandbox.listing(), ["copy.aorta", "mine.aorta"]);
+    assert_eq!(sandbox.listing(), ["copy.aorta", "mine.aorta", "my file.aorta"]);
 }
 
 /// A type after the arrow of an operation, a definition, a gradient or a kernel is scratch memory of this type.

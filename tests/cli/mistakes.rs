@@ -62,7 +62,7 @@ fn paths_that_are_not_files() {
     std::os::unix::fs::symlink("round.aorta", sandbox.path("round.aorta")).expect("a link can be made");
     std::os::unix::fs::symlink("nowhere.aorta", sandbox.path("broken.aorta")).expect("a link can be made");
     let _socket = std::os::unix::net::UnixListener::bind(sandbox.path("socket.aorta")).expect("a socket can be made");
-    let instead = "help: give the text on standard input, with `-` in place of the file: `… | aorta check -`";
+    let instead = "help: give the text on standard input, with `-` in place of the file";
     let cases: [(&str, &[&str]); 7] = [
         ("pipe.aorta", &["aorta::cli::unreadable", "it is a pipe, and no file", instead]),
         ("link.aorta", &["it is a pipe, and no file"]),

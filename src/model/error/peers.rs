@@ -50,7 +50,7 @@ pub enum PeerError {
     #[diagnostic(code(aorta::model::peer_clash), help("{help}"))]
     Clash {
         what: String,
-        help: &'static str,
+        help: String,
         #[label("both in this statement, so nothing orders them")]
         at: SourceSpan,
     },

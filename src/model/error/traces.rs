@@ -49,16 +49,20 @@ pub enum TraceError {
         at: SourceSpan,
     },
 
-    #[error("line {line} of `{path}` has no whole number in the column `{column}`: `{cell}`")]
+    #[error("line {line} of `{path}` has {} in the column `{column}`: `{cell}`", if *is_large { "too large a number" } else { "no whole number" })]
     #[diagnostic(
         code(aorta::model::trace_cell),
-        help("a trace holds whole numbers, such as `512`: correct the line, or name another column")
+        help(
+            "a trace holds whole numbers, such as `512`, up to 9223372036854775807: correct the line, or name another column"
+        )
     )]
     Cell {
         path: String,
         column: String,
         line: usize,
         cell: String,
+        /// True if the cell is a whole number out of range.
+        is_large: bool,
         #[label("this column is read")]
         at: SourceSpan,
     },

@@ -3,13 +3,17 @@
 use super::super::other_languages;
 use super::super::words::{self, WordRole, is_word, lead};
 use super::Rule;
-use super::failure_point::{FailurePoint, leading_word};
+use super::failure_point::{FailurePoint, help, leading_word};
+use super::heads::{head, is_type};
+use super::names::{joined, numbered};
 use super::ranges::slice;
 use super::reported::NO_NAME;
 
 /// A help for the mistake; `None` if it is not recognized. The first function that recognizes it wins.
 pub(super) fn advice(place: &FailurePoint) -> Option<String> {
-    let subjects = [reserved, number, slice, arrow, equals, colon, operator, head, choice, comma, missing, stray];
+    let subjects = [
+        reserved, joined, number, slice, arrow, equals, colon, operator, head, choice, comma, numbered, missing, stray,
+    ];
     subjects.iter().find_map(|subject| subject(place))
 }
 
@@ -22,10 +26,6 @@ fn is_path(text: &str) -> bool {
 fn is_word_call(text: &str) -> bool {
     let word = leading_word(text);
     !word.is_empty() && text[word.len()..].starts_with('(')
-}
-
-fn help(text: &str) -> Option<String> {
-    Some(text.to_owned())
 }
 
 fn reserved(place: &FailurePoint) -> Option<String> {
@@ -169,6 +169,9 @@ fn equals(place: &FailurePoint) -> Option<String> {
         let inputs = if place.rule == Rule::stmt_piece { "; inputs have no names" } else { "" };
         return Some(format!("an option has a colon: `{}: {value}`{inputs}", place.word_before()));
     }
+    if before.ends_with(['+', '-', '*', '/']) && place.rule == Rule::stmt_piece && place.inside().is_some() {
+        return help("remove it: an operation writes to what follows its arrow, `map(x + 1 -> x)`");
+    }
     if before.ends_with(['+', '-', '*', '/']) && matches!(lead, "let" | "param") {
         return help("a value never changes: give the new one a name of its own, `let m = n + 1`");
     }
@@ -197,7 +200,16 @@ fn colon(place: &FailurePoint) -> Option<String> {
     }
     let name = place.word_before();
     match place.lead() {
+        _ if place.rule == Rule::stmt_piece && place.before.ends_with(':') && place.is_joined => {
+            let module = place.before.trim_end_matches(':');
+            Some(format!("a point precedes the name in a module: `{module}.{}`", place.rest[1..].trim_end()))
+        }
         _ if place.rule == Rule::stmt_piece && place.inside().is_none() => help("an operation has one label"),
+        "mesh" if place.expects("=") => Some(format!("a mesh has `=`: `{} ={}`", place.before, &place.rest[1..])),
+        "param" if place.before.contains(" in ") => {
+            let (first, last) = (place.before.rsplit(' ').next().unwrap_or_default(), place.rest[1..].trim());
+            Some(format!("a range of allowed values is written `in {first}..={last}`"))
+        }
         _ if place.inside() == Some('(') && place.expects(",") => Some(match place.callee() {
             Some(callee) if place.rule == Rule::stmt_piece => format!(
                 "the arguments of a function have no names: remove `{name}:`; an operation is written above, with a label: \
@@ -209,7 +221,14 @@ fn colon(place: &FailurePoint) -> Option<String> {
             Some(format!("write `preset {name} {{{} }}`", place.rest[1..].trim_end().trim_end_matches('}')))
         }
         "meta" if place.inside().is_none() => help("remove the colon: `meta { category: \"gemm\" }`"),
-        "stream" => Some(format!("write options in parentheses: `{}(priority: high)`", place.before)),
+        "stream" if place.inside().is_none() => {
+            Some(format!("write options in parentheses: `{}(priority: high)`", place.before))
+        }
+        "use" => Some(format!(
+            "a point stands between the names: `{}.{}`",
+            place.before,
+            place.rest.trim_matches([':', ' '])
+        )),
         "buffer" if place.before.contains(" in ") => {
             help("a buffer is on the device of its rank: `in device`, the default")
         }
@@ -232,7 +251,8 @@ fn operator(place: &FailurePoint) -> Option<String> {
         '>' if before.ends_with('<') => help("write `!=`"),
         '*' if before.ends_with('*') => help("a power is `pow(x, 2)`"),
         '<' if rest.starts_with("<<<") => {
-            help("kernels are launched as operations: `map(x + 1 -> x)` makes one of any expression")
+            let (kernel, call) = (place.word_before(), rest.split_once(">>>").map_or("(x -> y)", |(_, call)| call));
+            Some(format!("write `{kernel}{}`: the declaration of the kernel has its `grid` and `block`", call.trim()))
         }
         '<' | '>' if before.ends_with(rest.get(..1)?) => help("a power of two is `pow(2, 20)`"),
         '+' | '-' | '*' | '/' if rest[1..].starts_with('=') && place.rule == Rule::stmt_piece => {
@@ -244,142 +264,6 @@ fn operator(place: &FailurePoint) -> Option<String> {
         '+' if place.expects_value() => help("remove it: a number has no sign `+`"),
         _ => None,
     }
-}
-
-/// Help for heads of declarations and blocks; `None` if this is no known mistake.
-fn head(place: &FailurePoint) -> Option<String> {
-    let (next, name) = (place.rest.chars().next(), place.word_before());
-    match (place.lead(), next) {
-        ("on", Some('(')) if name != "on" => {
-            let index = place.rest[1..].split(')').next().unwrap_or_default();
-            match name {
-                "after" => Some(format!("write labels without parentheses: `on s after {index} {{ … }}`")),
-                _ => Some(format!("write the index of a member in brackets: `on {name}[{index}] {{ … }}`")),
-            }
-        }
-        ("on", Some(c)) if ["on", "stream"].contains(&name) && (c.is_ascii_digit() || c == '"') => {
-            help("streams have names: declare `stream s[2]`, and write `on s[0] { … }`")
-        }
-        ("on", Some(':')) if name == "on" => help("write `on s { … }`, without a colon"),
-        (word @ ("for" | "on"), Some('(')) => {
-            lead(word, false).map(|lead| format!("write `{}`, without parentheses", lead.form))
-        }
-        ("for", Some(',')) => help("a loop has one variable: put a second `for` into it"),
-        ("for", _) if matches!(place.word(), "step" | "by") => {
-            help("a loop counts by one: count the turns, `for i in 0..ceil_div(n, 2)`, and use `2 * i`")
-        }
-        ("for", _) if place.expects("in") => help("write `for i in 0..4 { … }`"),
-        ("kernel", Some(_)) if place.inside() == Some('(') && is_c_type(place.word_before()) => help(
-            "a tensor is written `x: f32[n]`, a number `a: f32`, and outputs follow an arrow: `(x: f32[n] -> y: f32[n])`",
-        ),
-        ("on", Some(',')) if place.expects("after") && place.rest[1..].trim_start().starts_with("after") => {
-            help("write `on s after a { … }`, without a comma")
-        }
-        ("on", Some(',')) if place.expects("after") => help("a block runs on one stream: write an `on` for each"),
-        ("meta", Some('(')) => help("write facts in braces: `meta { category: \"gemm\" }`"),
-        ("mesh", Some('[')) => help("a mesh has a name and a size for each dimension: `mesh dp = 2, tp = 4`"),
-        ("buffer", Some(',')) if place.inside().is_none() && place.expects("in") && place.rest.contains(':') => {
-            Some(format!(
-                "write a `buffer` for each type, `buffer {}`, or the names of one type before its colon",
-                place.rest[1..].trim()
-            ))
-        }
-        (_, Some(',')) if place.rule == Rule::decl_piece && place.rest.len() == 1 && place.inside().is_none() => {
-            help("remove it: nothing follows it")
-        }
-        ("buffer", _) if place.before.contains('<') => {
-            help("sizes follow the element type in brackets: `buffer x: f32[4, 8]`")
-        }
-        ("buffer", Some(',')) if place.inside().is_none() && place.expects("in") => {
-            Some(format!("the space of a buffer follows `in`, its contents `=`: `{} in pinned = zeros`", place.before))
-        }
-        ("buffer", None) if place.before.ends_with(',') => {
-            let names = place.before.trim_end_matches(',');
-            Some(format!("write a name after `,`, or the type: `{names}: f32[1024]`"))
-        }
-        ("on", None) if place.word_before() == "on" => help("write the stream: `on s { … }`"),
-        ("step" | "setup" | "teardown", Some(c)) if place.expects("(") && is_word(c) => {
-            Some(format!("remove it: a `{}` has no name", place.lead()))
-        }
-        ("draw", _) if place.expects("~") => help("write a distribution after `~`: `draw load[4] ~ uniform(1, 64)`"),
-        ("draw", _) if place.before.ends_with('~') => help("name a distribution: `draw load[4] ~ uniform(1, 64)`"),
-        ("stream", Some(')')) if place.inside() == Some('(') && !name.is_empty() => {
-            let option = if name.starts_with(|c: char| c.is_ascii_digit()) { "units" } else { "priority" };
-            Some(format!("an option has a name: `({option}: {name})`"))
-        }
-        ("stream", Some(_)) if place.before.ends_with('(') => {
-            let value = place.rest.split([',', ')']).next().unwrap_or_default().trim();
-            Some(format!("an option has a name: `(priority: {value})`"))
-        }
-        ("stream", Some(',')) if place.inside().is_none() => {
-            help("declare each by itself, `stream a` and `stream b`, or a family: `stream s[2]`")
-        }
-        ("metric", _) if place.inside() == Some('[') && (place.expects("in") || place.before.ends_with('[')) => {
-            help("a family has a figure for each value: `metric rate[i in 0..4] = busy(f[i])`")
-        }
-        ("metric", Some(',')) if place.inside() == Some('[') && !place.before.contains('=') => {
-            help("a family has one variable: take a family for each value of the other")
-        }
-        ("param" | "let" | "metric", Some(_))
-            if place.expects("=") && !place.word().is_empty() && !place.rest.contains('=') =>
-        {
-            Some(format!("write a value after `=`: `{} {name} = {}`", place.lead(), place.rest.trim_end()))
-        }
-        ("metric", Some(_)) if place.expects("=") && !place.word().is_empty() => {
-            Some(format!("a name is one word: `metric {name}_{} = …`", place.word()))
-        }
-        ("param" | "let", Some(_)) if place.expects("=") && !place.word().is_empty() => {
-            Some(format!("write `{} {} = …`: the value gives the type", place.lead(), place.word()))
-        }
-        ("param" | "let" | "metric", None) if place.expects("=") => {
-            let value = if place.lead() == "metric" { "bytes / time" } else { "4" };
-            Some(format!("give it a value: `{} {name} = {value}`", place.lead()))
-        }
-        // The order of C: `buffer f32 x[64]`.
-        ("buffer", _) if place.expects(":") && !place.word().is_empty() && is_type(place.word_before()) => {
-            let sizes = place.rest[place.word().len()..].trim();
-            let sizes =
-                if sizes.starts_with('[') && sizes.find(']') == Some(sizes.len() - 1) { sizes } else { "[1024]" };
-            Some(format!(
-                "write the type after the name and a colon: `buffer {}: {}{sizes}`",
-                place.word(),
-                place.word_before()
-            ))
-        }
-        ("buffer", _) if place.expects(":") && place.inside().is_none() => {
-            let ty = if is_type(place.rest) { place.rest.trim_end() } else { "f32[1024]" };
-            Some(format!("write its type after a colon: `{}: {ty}`", place.before))
-        }
-        ("param" | "let", Some(',')) if place.inside().is_none() && place.rest.contains('=') => {
-            Some(format!("declare each by itself: `{} {}`", place.lead(), place.rest[1..].trim()))
-        }
-        ("param", Some(',')) if place.inside() == Some('(') && place.before.contains(" in (") => {
-            help("write allowed values in brackets, `in [4, 8]`, or a range, `in 1..=8`")
-        }
-        ("param", Some(',')) if place.inside().is_none() && place.expects("*") => {
-            help("write allowed values in brackets, `in [4, 8]`, and a single range without, `in 1..=8`")
-        }
-        ("param" | "let" | "metric" | "expect", Some(',')) if place.inside().is_none() => {
-            help("remove it: declarations need no separator")
-        }
-        ("preset", _) if place.expects("{") => Some(format!("write `preset {name} {{ n = 4 }}`")),
-        ("def", _) if place.expects("(") && place.inside().is_none() => {
-            Some(format!("write `def {name}(x -> y) {{ … }}`"))
-        }
-        _ => None,
-    }
-}
-
-/// True for a word that begins a parameter of a function in C.
-fn is_c_type(word: &str) -> bool {
-    ["const", "float", "double", "int", "long", "char", "unsigned", "half", "size_t", "void", "bool"].contains(&word)
-}
-
-/// True if a text is an element type, with or without sizes.
-fn is_type(text: &str) -> bool {
-    let behind = text[leading_word(text).len()..].trim_end();
-    let sizes = behind.is_empty() || (behind.starts_with('[') && behind.find(']') == Some(behind.len() - 1));
-    crate::base::DType::from_name(leading_word(text)).is_some() && sizes
 }
 
 fn choice(place: &FailurePoint) -> Option<String> {
@@ -406,6 +290,7 @@ fn comma(place: &FailurePoint) -> Option<String> {
         _ if next == '"' && place.word_before() == "f" => {
             help("a label is written without quotes, with its index: `layer[0]`")
         }
+        _ if place.word_before() == "lambda" => help("an expression needs no `lambda`: `map(x + 1 -> y)`"),
         _ if place.word_before() == "phase" && !word.is_empty() => {
             Some(format!("a phase goes by its name alone: write `{word}`"))
         }
@@ -480,6 +365,9 @@ fn missing(place: &FailurePoint) -> Option<String> {
         _ if place.expects("*") && place.rest.starts_with(|c| is_word(c) || c == '"') => {
             help("the text before it is complete: remove it, or write an operator between the two")
         }
+        Rule::stmt_piece if at_end && place.before.ends_with(':') => {
+            Some(format!("write an operation after the label: `{} nop()`", place.before))
+        }
         _ if at_end && behind.is_empty() => help("write a value, such as `4`"),
         _ if at_end && place.expects_value() => Some(format!("write a value after `{behind}`")),
         _ if place.before == place.lead() && place.expects("a..z") && !place.expects_value() => {
@@ -535,6 +423,9 @@ fn stray(place: &FailurePoint) -> Option<String> {
             "the values of a buffer follow `=`: `= random(1)`; `draw n ~ uniform(1, 8)` is a number for each iteration",
         );
     }
+    if place.before == "use" && found == "{" {
+        return help("a file is used as a whole: `use \"lib.aorta\"`, and then `lib.name(…)`");
+    }
     if place.lead() == "require" && found == "," {
         return help("write the message after the condition: `require n > 4 \"n is too small\"`");
     }
@@ -577,6 +468,9 @@ fn stray(place: &FailurePoint) -> Option<String> {
         }
         [only] if !name && !["over", "at", "like"].contains(&only.as_str()) && !only.contains("..") => {
             Some(format!("write `{only}` before `{found}`"))
+        }
+        _ if place.expects_value() && place.before.ends_with(['+', '-', '*', '/', '%']) => {
+            Some(format!("write a value after `{}`", &place.before[place.before.len() - 1..]))
         }
         _ if place.expects_value() => Some(format!("write a value before `{found}`, or remove what is too much")),
         _ if name && !place.expects("0..9") => {

@@ -39,7 +39,7 @@ fn attempts(rule: Rule, text: &str) -> (usize, Vec<String>) {
 pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &str) -> SyntaxError {
     let begin = (span.start - base) as usize;
     let text = &file[begin..begin + span.len as usize];
-    let (position, tokens) = attempts(rule, text);
+    let (position, mut tokens) = attempts(rule, text);
     // A reserved word in place of a name fails after its last letter, because it could continue as another word. After
     // such a word, a new name can only begin with a letter.
     let before = text[..position].trim_end_matches(is_word);
@@ -53,6 +53,10 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
     // The minus of an arrow is not an operator.
     let arrow = text[..position].ends_with('-') && text[position..].starts_with('>');
     let position = if reserved { before.len() } else { position - usize::from(arrow) };
+    // The parser fails inside the arrow, so that it expects nothing there: the text before it tells more.
+    if arrow && tokens.is_empty() {
+        tokens = attempts(rule, &text[..position]).1;
+    }
     // If the piece ends too early, the word that follows on the line is the obstacle.
     let behind = &file[begin + position..];
     let rest = match text[position..].trim_start() {
@@ -70,13 +74,18 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
         let start = span.start as usize + position + (behind.len() - behind.trim_start().len());
         SrcSpan::new(start, start + length)
     };
-    let place =
-        FailurePoint { rule, before: text[..position].trim_end(), rest, found: &rest[..length], tokens: &tokens };
+    let before = text[..position].trim_end();
+    let is_joined = before.len() == position && text[position..].starts_with(rest);
+    let place = FailurePoint { rule, before, rest, is_joined, found: &rest[..length], tokens: &tokens };
     let help = advice(&place);
     let expected = match expectation(&tokens, text[..position].ends_with(is_word)) {
         _ if reserved && rule == Rule::on_piece && place.before == "on" => "a stream".to_owned(),
         _ if reserved => "a name".to_owned(),
-        None => format!("the end of {what}"),
+        None => match place.inside() {
+            Some('(') => "`,` or `)`".to_owned(),
+            Some('[') => "`,` or `]`".to_owned(),
+            _ => format!("the end of {what}"),
+        },
         Some(expected) => expected,
     };
     SyntaxError::Expected { expected, found, at: at.into(), help }

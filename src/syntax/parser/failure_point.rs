@@ -10,6 +10,8 @@ pub(super) struct FailurePoint<'a> {
     pub before: &'a str,
     /// The text after the point of failure.
     pub rest: &'a str,
+    /// True if no white space separates `before` and `rest`.
+    pub is_joined: bool,
     /// The part of `rest` that is shown as what was found.
     pub found: &'a str,
     /// Tokens that the grammar allows here.
@@ -82,4 +84,9 @@ impl<'a> FailurePoint<'a> {
 /// The word that begins a text; empty if it begins with another character.
 pub(super) fn leading_word(text: &str) -> &str {
     &text[..text.find(|c| !is_word(c)).unwrap_or(text.len())]
+}
+
+/// A help with a constant text.
+pub(super) fn help(text: &str) -> Option<String> {
+    Some(text.to_owned())
 }

@@ -7,6 +7,8 @@ mod decl;
 mod expr;
 mod failure;
 mod failure_point;
+mod heads;
+mod names;
 mod ranges;
 mod reparse;
 mod reported;
@@ -82,8 +84,10 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
     let end = base + text.len() as u32;
     let ends = pieces.decls.iter().skip(1).map(|piece| piece.head.start).chain([end]);
     let mut decls = Vec::with_capacity(pieces.decls.len());
-    for (piece, end) in pieces.decls.iter().zip(ends) {
+    for (index, (piece, end)) in pieces.decls.iter().zip(ends).enumerate() {
         let decl = builder.decl(piece);
+        // A declaration that a mistake cuts short is not the one that was meant.
+        let decl = decl.filter(|_| !pieces.decls.get(index + 1).is_some_and(|next| builder.cuts_short(piece, next)));
         if std::mem::take(&mut builder.lost_block) || decl.is_none() {
             builder.unparsed.push(SrcSpan::new(piece.head.start as usize, end as usize));
         }
@@ -155,6 +159,8 @@ struct Builder<'a> {
     broken: Vec<usize>,
     /// Ranges that could not be parsed.
     unparsed: Vec<SrcSpan>,
+    /// Offset of the word behind the last piece with an error, if the error is about this word.
+    obstacle: Option<usize>,
     /// True if a statement of this declaration was lost with its block.
     lost_block: bool,
     /// Depth of recursion of `sized`; one level of brackets needs several.
@@ -179,12 +185,26 @@ impl<'a> Builder<'a> {
             unread,
             broken,
             unparsed,
+            obstacle: None,
             lost_block: false,
             level: 0,
             has_placeholder: false,
             old,
             parsed: 0,
         }
+    }
+
+    /// True if `next`, which begins no declaration, is on the line on which the declaration `piece` ends.
+    fn cuts_short(&self, piece: &Piece, next: &Piece) -> bool {
+        let gap = (piece.head.end() - self.base) as usize..(next.head.start - self.base) as usize;
+        matches!((&piece.body, &next.body), (Body::None, Body::Stray)) && !self.text[gap].contains('\n')
+    }
+
+    /// Offset of the text that follows a piece on its line; `None` if there is none.
+    fn next_on_line(&self, piece: SrcSpan) -> Option<usize> {
+        let behind = &self.text[(piece.end() - self.base) as usize..];
+        let next = behind.trim_start_matches([' ', '\t']);
+        (!next.starts_with(['\r', '\n']) && !next.is_empty()).then(|| piece.end() as usize + behind.len() - next.len())
     }
 
     fn slice(&self, span: SrcSpan) -> &'a str {
@@ -230,8 +250,10 @@ impl<'a> Builder<'a> {
                 let (start, end) = (span.start as usize, span.end() as usize);
                 let next = self.broken.partition_point(|offset| *offset < start);
                 let blamed = self.broken.get(next).is_some_and(|offset| *offset < end);
-                if self.errors.len() < MAX_ERRORS && !blamed {
-                    self.errors.push(failure::failure(rule, self.text, self.base, span, what));
+                if self.errors.len() < MAX_ERRORS && !blamed && self.obstacle != Some(start) {
+                    let error = failure::failure(rule, self.text, self.base, span, what);
+                    self.obstacle = Some(error.offset()).filter(|at| *at >= end);
+                    self.errors.push(error);
                 }
                 None
             }

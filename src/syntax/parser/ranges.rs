@@ -1,6 +1,6 @@
 //! Help for slices and ranges that could not be parsed.
 
-use super::failure_point::FailurePoint;
+use super::failure_point::{FailurePoint, leading_word};
 
 const SLICE: &str = "a slice is written `x[0..4]`, with both ends; `..` alone is all of a dimension";
 
@@ -8,21 +8,36 @@ const SLICE_STEP: &str = "a slice has no step: `view(x, [4, 2])[.., 0]` is every
 
 const RANGE: &str = "a range is written `0..n`, or `0..=n` to include the end";
 
-const RANGE_STEP: &str = "a range has no step: write `for i in 0..4 { … }`, and `2 * i` inside";
-
 /// A help for a mistake in a slice or a range; `None` if there is none.
 pub(super) fn slice(place: &FailurePoint) -> Option<String> {
     let (behind_dots, bracket) = (place.before.ends_with(".."), place.inside() == Some('['));
     let colon = place.rest.starts_with(':');
+    if !bracket && place.lead() == "for" && has_step(place) {
+        return Some(turns(place));
+    }
     let help = match (bracket, behind_dots) {
         (true, true) if place.rest.starts_with('.') => "write `..` once for each dimension: `x[.., .., 0]`",
         (true, _) if has_step(place) => SLICE_STEP,
         (true, _) if colon || behind_dots => SLICE,
-        (false, _) if place.lead() == "for" && has_step(place) => RANGE_STEP,
         _ if behind_dots || colon && place.lead() == "for" => RANGE,
         _ => return None,
     };
     Some(help.to_owned())
+}
+
+/// Help for a loop whose range has a step: the loop with as many turns, as far as they are numbers.
+fn turns(place: &FailurePoint) -> String {
+    let numbers = || {
+        let (from, to) = place.before.rsplit(' ').next()?.trim_end_matches('.').split_once("..")?;
+        let step = place.rest.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let step: u64 = leading_word(step).parse().ok().filter(|step| *step > 0)?;
+        let from: u64 = from.parse().ok()?;
+        let to: u64 = to.parse().ok()?;
+        Some((from, to.checked_sub(from)?.div_ceil(step), step))
+    };
+    let (from, turns, step) = numbers().unwrap_or((0, 4, 2));
+    let first = if from == 0 { String::new() } else { format!("{from} + ") };
+    format!("a range has no step: write `for i in 0..{turns} {{ … }}`, and `{first}{step} * i` inside")
 }
 
 /// True if the text goes on with the step of a slice, such as `..2`, `:4:2`, `::2` or `step 2`.

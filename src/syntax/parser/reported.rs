@@ -8,10 +8,16 @@ use crate::base::suggest;
 
 use super::super::error::SyntaxError;
 use super::super::other_languages;
-use super::super::words::{self, DECLARATIONS, STATEMENTS};
+use super::super::words::{self, DECLARATIONS, STATEMENTS, is_word};
+use super::failure_point::leading_word;
+use super::names::{NUMBERED, numbered_name};
 
 /// Part of the help for a reserved word in the place of a name.
 pub(super) const NO_NAME: &str = "is a reserved word and cannot be a name";
+
+const INSIDE_STEP: &str = "operations and their blocks belong inside `step { … }`";
+
+const COMMENT: &str = "a comment begins with `//` and ends with its line";
 
 /// Descriptions of what the splitter expects.
 const SPLITTER: [&str; 3] = ["a declaration", "a statement", "`{` or `if`"];
@@ -27,10 +33,16 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
     let texts = errors.iter().filter(|error| matches!(error, SyntaxError::UnclosedText { .. }));
     let texts: Vec<Unclosed> = texts.map(|error| Unclosed::new(text, offset_of(error))).collect();
     let several_lines = several_lines(text, &texts);
+    let unclosed = errors.iter().filter(|error| matches!(error, SyntaxError::Unclosed { .. }));
+    let unclosed: Vec<usize> = unclosed.map(offset_of).collect();
+    // Names that begin with a digit: each use has the form of a number with an unknown unit.
+    let mut numbered: HashSet<&str> = HashSet::new();
     // Helps for reserved words that have been reported: each use of such a name is the same mistake.
     let mut reserved: HashSet<String> = HashSet::new();
     // Number of blocks without a `{` whose `}` has not been found.
     let mut unopened = 0;
+    // True if the last error is about a statement outside of all blocks.
+    let mut outside = false;
     let mut reported: Vec<SyntaxError> = Vec::new();
     for error in errors {
         if reported.len() == limit {
@@ -54,19 +66,70 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
             {
                 continue;
             }
+            // The unclosed bracket contains the block.
+            SyntaxError::MissingBlock { at: head, .. }
+                if unclosed
+                    .get(unclosed.partition_point(|open| *open < at))
+                    .is_some_and(|open| *open < at + head.len()) =>
+            {
+                continue;
+            }
             SyntaxError::MissingBlock { .. } => unopened += 1,
+            SyntaxError::Expected { expected, help, .. }
+                if help.as_ref().is_some_and(|help| help.starts_with(NUMBERED))
+                    || SPLITTER.contains(&expected.as_str()) =>
+            {
+                numbered.insert(leading_word(&text[at..]));
+            }
+            SyntaxError::UnknownUnit { unit, .. } => {
+                let digits = text[..at].len() - text[..at].trim_end_matches(is_word).len();
+                if numbered.contains(&text[at - digits..at + unit.len()]) {
+                    continue;
+                }
+            }
             SyntaxError::UnmatchedClose { bracket: '}', .. } if unopened > 0 => {
                 unopened -= 1;
                 continue;
             }
             _ => {}
         }
+        // A mistake ends a piece too early: the splitter finds no beginning of another one, or a bracket without its partner.
+        let is_consequence = match &error {
+            SyntaxError::UnmatchedClose { .. } | SyntaxError::UnknownKeyword { .. } => true,
+            SyntaxError::Expected { expected, .. } => SPLITTER.contains(&expected.as_str()),
+            _ => false,
+        };
+        // The block of a `step` is missing or ends too early: the statements behind it are the same mistake.
+        let is_outside = matches!(&error, SyntaxError::UnknownKeyword { word, what: "declaration", .. }
+            if keyword_help(word, "declaration", at, text) == INSIDE_STEP);
+        if is_outside && (unopened > 0 || outside) {
+            continue;
+        }
+        outside = is_outside;
+        let last = reported.last().map(offset_of);
+        if is_consequence
+            && last.is_some_and(|last| {
+                (last < at && !first_on_line(text, at) && same_line(text, last, at))
+                    || (last == at && matches!(reported.last(), Some(SyntaxError::UnexpectedCharacter { .. })))
+            })
+        {
+            continue;
+        }
+        // Several brackets without their partners on one line are one mistake.
+        if let (
+            Some(SyntaxError::Unclosed { help, at: outer, end: last, .. }),
+            SyntaxError::Unclosed { close, end, .. },
+        ) = (reported.last_mut(), &error)
+            && last == end
+            && same_line(text, outer.offset() - base as usize, at)
+            && let Some(others) = help.strip_prefix("add `")
+        {
+            *help = format!("add `{close}{others}");
+            continue;
+        }
         match (reported.last(), &error) {
             // An unterminated text cannot begin a statement either.
-            (Some(SyntaxError::UnclosedText { at: last }), SyntaxError::Expected { at, .. }) if last == at => {}
-            // Words after an unexpected word on the same line belong to the same mistake.
-            (Some(SyntaxError::UnknownKeyword { at: last, .. }), SyntaxError::UnknownKeyword { .. })
-                if !first_on_line(text, at) && same_line(text, last.offset() - base as usize, at) => {}
+            (Some(SyntaxError::UnclosedText { at: last, .. }), SyntaxError::Expected { at, .. }) if last == at => {}
             // The token that ended a piece too early does not begin another one.
             (Some(SyntaxError::Expected { at: last, .. }), SyntaxError::UnknownKeyword { at, .. }) if last == at => {}
             (Some(SyntaxError::UnknownKeyword { at: last, .. }), SyntaxError::Expected { at, .. }) if last == at => {
@@ -74,14 +137,14 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
                 reported.push(error);
             }
             // A single error suffices for `else if` without a block.
-            (Some(SyntaxError::MissingBlock { word, at }), SyntaxError::MissingBlock { at: next, .. })
+            (Some(SyntaxError::MissingBlock { word, at, .. }), SyntaxError::MissingBlock { at: next, .. })
                 if word == "else" && next.offset() == at.offset() + "else ".len() =>
             {
                 reported.pop();
                 reported.push(error);
             }
             // An `else` after an `if` without a block.
-            (Some(SyntaxError::MissingBlock { word, at: last }), SyntaxError::Expected { .. })
+            (Some(SyntaxError::MissingBlock { word, at: last, .. }), SyntaxError::Expected { .. })
                 if word == "if"
                     && text[at..].starts_with("else")
                     && same_line(text, last.offset() - base as usize, at) => {}
@@ -152,7 +215,8 @@ struct Unclosed {
 
 impl Unclosed {
     fn new(text: &str, start: usize) -> Self {
-        let line = line(text, start);
+        let closing = text[start..].find("\"\"\"");
+        let line = if closing == Some(0) { &text[start..] } else { line(text, start) };
         Unclosed { start, closes: [')', ']', '}'].into_iter().filter(|close| line.contains(*close)).collect() }
     }
 }
@@ -165,7 +229,7 @@ fn several_lines(text: &str, texts: &[Unclosed]) -> Vec<Range<usize>> {
     while let Some(first) = texts.next() {
         let closes = |next: &&Unclosed| {
             let declares = |line: &str| DECLARATIONS.iter().any(|word| line.split(' ').next() == Some(word));
-            line(text, next.start + 1).chars().all(|c| ", )]};".contains(c))
+            line(text, next.start + 1).chars().all(|c| ", )]};\"".contains(c))
                 && !text[first.start..next.start].lines().skip(1).any(declares)
         };
         if let Some(last) = texts.next_if(|next| closes(next)) {
@@ -177,9 +241,26 @@ fn several_lines(text: &str, texts: &[Unclosed]) -> Vec<Range<usize>> {
 
 /// True if a bracket is open only because the unterminated text that follows contains its closing bracket.
 fn closes_in_unterminated_text(error: &SyntaxError, at: usize, texts: &[Unclosed]) -> bool {
-    let SyntaxError::Unclosed { close, .. } = error else { return false };
-    let next = texts.get(texts.partition_point(|text| text.start < at));
-    next.is_some_and(|text| text.closes.contains(close))
+    let SyntaxError::Unclosed { close, at: open, end, .. } = error else { return false };
+    let end = at + end.offset() - open.offset();
+    let next = &texts[texts.partition_point(|text| text.start < at)..];
+    next.iter().take_while(|text| text.start < end).any(|text| text.closes.contains(close))
+}
+
+/// Help for a label that begins with a digit, at the beginning of a text; `None` if there is none.
+fn numbered_label(text: &str) -> Option<String> {
+    let word = leading_word(text);
+    text[word.len()..].trim_start().starts_with([':', '[']).then(|| numbered_name(word)).flatten()
+}
+
+/// True if a text ends with this word.
+fn ends_with_word(text: &str, word: &str) -> bool {
+    text.strip_suffix(word).is_some_and(|before| !before.ends_with(is_word))
+}
+
+/// True if a line begins with this word.
+fn declares(text: &str, word: &str) -> bool {
+    text.lines().any(|line| leading_word(line) == word)
 }
 
 /// True if only white space precedes `at` on its line.
@@ -207,7 +288,7 @@ fn comment(begin: usize, base: u32) -> SyntaxError {
         expected: "`//`".to_owned(),
         found: "`/*`".to_owned(),
         at: (begin + base as usize, 2).into(),
-        help: Some("a comment begins with `//` and ends with its line".to_owned()),
+        help: Some(COMMENT.to_owned()),
     }
 }
 
@@ -215,6 +296,17 @@ fn comment(begin: usize, base: u32) -> SyntaxError {
 fn helped(mut error: SyntaxError, at: usize, text: &str) -> SyntaxError {
     match &mut error {
         SyntaxError::UnknownKeyword { word, what, help, .. } => *help = Some(keyword_help(word, what, at, text)),
+        SyntaxError::MissingBlock { word, help, .. }
+            if word == "on" && !first_on_line(text, at) && text[..at].trim_end().ends_with(')') =>
+        {
+            *help = Some(
+                "the ranks of an operation follow `over`: `all_reduce(x -> x) over dp`; a stream has a block: `on s { … }`"
+                    .to_owned(),
+            );
+        }
+        SyntaxError::Unclosed { bracket: '(', help, .. } if ends_with_word(text[..at].trim_end(), "for") => {
+            *help = "remove it: `for i in 0..4 { … }` has no parentheses".to_owned();
+        }
         SyntaxError::Expected { expected, found, help, .. }
             if help.is_none() && SPLITTER.contains(&expected.as_str()) =>
         {
@@ -222,7 +314,10 @@ fn helped(mut error: SyntaxError, at: usize, text: &str) -> SyntaxError {
                 ("a declaration", "`{`") => {
                     "declarations have no braces around them: `param n = 4`, `stream s`, `step { … }`".to_owned()
                 }
-                _ => format!("remove what begins with {found}, or look for what is missing before it"),
+                _ if text[at..].starts_with("--") || text[at..].starts_with('%') => COMMENT.to_owned(),
+                _ => numbered_label(&text[at..]).unwrap_or_else(|| {
+                    format!("remove what begins with {found}, or look for what is missing before it")
+                }),
             });
         }
         _ => {}
@@ -233,16 +328,17 @@ fn helped(mut error: SyntaxError, at: usize, text: &str) -> SyntaxError {
 /// Merges errors about the same character at several locations.
 fn folded(errors: Vec<SyntaxError>) -> Vec<SyntaxError> {
     let mut kept: Vec<SyntaxError> = Vec::new();
-    let mut first: std::collections::HashMap<char, usize> = std::collections::HashMap::new();
+    let mut first: std::collections::HashMap<(char, String), usize> = std::collections::HashMap::new();
     for error in errors {
-        if let SyntaxError::UnexpectedCharacter { character, .. } = &error {
-            if let Some(&place) = first.get(character) {
+        if let SyntaxError::UnexpectedCharacter { character, help, .. } = &error {
+            let mistake = (*character, help.clone());
+            if let Some(&place) = first.get(&mistake) {
                 if let SyntaxError::UnexpectedCharacter { others, .. } = &mut kept[place] {
                     *others += 1;
                 }
                 continue;
             }
-            first.insert(*character, kept.len());
+            first.insert(mistake, kept.len());
         }
         kept.push(error);
     }
@@ -254,10 +350,16 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
     let behind = text[at + word.len()..].trim_start();
     let first_on_line = first_on_line(text, at);
     if what == "statement" {
+        let on_line = line(text, at + word.len()).trim_start();
+        let behind_word = &on_line[leading_word(on_line).len()..];
         return match (other_languages::statement(word), suggest::nearest(word, STATEMENTS)) {
             (Some(help), _) => help.to_owned(),
+            (None, _) if word == "group" => "a group has no name: `group { … }`".to_owned(),
             (None, _) if DECLARATIONS.contains(&word) => {
                 format!("a `{word}` is declared outside of the step: move it above")
+            }
+            (None, _) if behind_word.starts_with('(') => {
+                format!("a label has a colon: `{word}: {}(…)`", leading_word(behind))
             }
             (None, Some(near)) => format!("did you mean `{near}`?"),
             (None, None) => {
@@ -303,9 +405,15 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             "write `let {word} = …` for a value, `stream {word}` for a stream, `buffer {word}: f32[1024]` for memory"
         ),
         _ if word == "not" && behind.starts_with("in ") => "a condition has no `in`: write `n != 1`".to_owned(),
+        _ if word == "if"
+            && !first_on_line
+            && text[..at].rsplit('\n').next().is_some_and(|line| line.contains("expect ")) =>
+        {
+            "the condition of an expectation follows `when`: `expect time < 1ms when n > 4`".to_owned()
+        }
         _ if word == "if" && !first_on_line => "a choice is written `if c { a } else { b }`".to_owned(),
         _ if !first_on_line && behind.starts_with(':') => format!("write an option in parentheses: `({word}: …)`"),
-        _ if !first_on_line && !operation => {
+        _ if !first_on_line && (!operation || behind.starts_with('[')) => {
             format!("the text before `{word}` is complete: remove the word, or write an operator before it")
         }
         Some(help) if !behind.starts_with(':') || is_field => help.to_owned(),
@@ -326,8 +434,15 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             "declarations have no loops and no conditions: declare a family, `stream s[n]` or `buffer x[n]: f32[4]`"
                 .to_owned()
         }
-        _ if operation => "operations and their blocks belong inside `step { … }`".to_owned(),
+        _ if operation => INSIDE_STEP.to_owned(),
+        _ if first_on_line && DECLARATIONS.contains(&leading_word(behind)) => {
+            format!("the kind of a declaration is its first word: `{} {word}`", leading_word(behind))
+        }
         _ => match suggest::nearest(word, DECLARATIONS) {
+            // Both are near, and every file has a step.
+            Some("setup") if suggest::nearest(word, ["step"]).is_some() && !declares(text, "step") => {
+                "did you mean `step`?".to_owned()
+            }
             Some(near) => format!("did you mean `{near}`?"),
             None => {
                 format!("a declaration begins with {}", words::one_of(words::leads(true).iter().map(|lead| lead.word)))
@@ -341,6 +456,9 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
 fn after_declaration(word: &str, at: usize, text: &str) -> Option<String> {
     let before = text[..at].rsplit('\n').next()?.trim();
     let (lead, _) = before.split_once(' ')?;
+    if lead == "require" && line(text, at).trim().contains(' ') {
+        return Some(format!("the message has quotes: `{before} \"{}\"`", line(text, at).trim().replace('"', "")));
+    }
     let digits = before.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '_');
     let number = &before[digits.len()..];
     if !number.is_empty()
@@ -350,6 +468,9 @@ fn after_declaration(word: &str, at: usize, text: &str) -> Option<String> {
         return Some(unit);
     }
     match lead {
+        "buffer" if ["device", "pinned", "managed", "host"].contains(&word) && before.contains(" in ") => {
+            Some(format!("a buffer has one space: remove `{word}`"))
+        }
         "buffer" if ["device", "pinned", "managed", "host"].contains(&word) => {
             Some(format!("the space of a buffer follows `in`: `{before} in {word}`"))
         }

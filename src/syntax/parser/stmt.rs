@@ -12,7 +12,10 @@ impl<'a> Builder<'a> {
         let span = piece.head;
         let stmt = |kind| Stmt { span, kind };
         let stmt = match &piece.body {
-            Body::Stray => None,
+            Body::Stray => {
+                self.obstacle = self.next_on_line(span).filter(|_| !self.slice(span).contains('\n'));
+                None
+            }
             Body::None => {
                 let kind = self.old.stmt(span, false).or_else(|| self.simple_stmt(span, piece.lead));
                 self.read(kind, span).map(stmt)
