@@ -12,6 +12,7 @@ mod losses;
 mod matrix;
 mod movement;
 mod norms;
+mod rows;
 mod scans;
 mod tape;
 mod windows;
@@ -21,7 +22,7 @@ use crate::base::{DType, Dims};
 use super::expression::Unary;
 use super::formula::{Formula, Term, formula};
 use super::kernel::compute_type;
-use super::{Attr, Expression, Spec, Tensor};
+use super::{Attr, Attrs, Expression, Space, Spec, Team, Tensor, find};
 
 pub use tape::{Tape, TapeOperation, TapeTensor, TensorId, TensorOrigin};
 
@@ -32,6 +33,7 @@ pub(super) use losses::cross_entropy;
 pub(super) use matrix::{gemm, grouped_gemm};
 pub(super) use movement::*;
 pub(super) use norms::*;
+pub(super) use rows::row_sums;
 pub(super) use scans::*;
 pub(super) use windows::{conv, conv_weights, pool};
 

@@ -121,7 +121,10 @@ fn to_columns(rule: &mut Backward, x: TensorId, columns: TensorId, (dtype, whole
     let mut leading = whole;
     leading.set(last, 1);
     let rows = rule.tape.iota(leading);
-    let places = rule.map([rows, columns], DType::I64, |[row, column]| length as f64 * row + column);
+    // Half of the bytes where they hold all places.
+    let is_short = whole.elements().is_some_and(|count| count <= i32::MAX as u64);
+    let dtype_of_places = if is_short { DType::I32 } else { DType::I64 };
+    let places = rule.map([rows, columns], dtype_of_places, |[row, column]| length as f64 * row + column);
     flat(rule, x, places, (dtype, whole))
 }
 
@@ -197,12 +200,7 @@ pub fn permute(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.given(0) else { return Ok(()) };
     let (x, places) = (rule.spec.inputs[0], rule.output(1));
     let gradient = rule.convert(gradient, x.dtype);
-    let of_choices = with_tail(rule.tape.dims(places), x.dims);
-    let found = rule.tape.operation("gather", &[], &[gradient, places], (x.dtype, of_choices));
-    let found = match rule.tape.dims(places).len() {
-        1 => found,
-        _ => rule.reduce("sum", ([found], &[1]), x.dtype, |[x]| x),
-    };
+    let found = rule.tape.operation("unpermute", &[], &[gradient, places], (x.dtype, x.dims));
     rule.set(0, found);
     Ok(())
 }

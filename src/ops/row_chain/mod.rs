@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod kernel;
+pub mod sums;
 
 use crate::base::named::named;
 
