@@ -22,7 +22,14 @@ def gradient(case, forward, wanted, outputs=("y",), bytes_read=None, exact=True)
         results = forward(leaves, torch)
         results = results if isinstance(results, tuple) else (results,)
         slopes = [t[f"d{name}"].reshape(result.shape) for name, result in zip(given, results)]
-        return lambda: torch.autograd.grad(results, [leaves[name] for name in kept], slopes, retain_graph=True)
+        given_storages = [slope.untyped_storage().data_ptr() for slope in slopes]
+
+        def stored(part):
+            """A gradient in memory of its own: PyTorch's may be a view of a given one, aorta writes it."""
+            is_view = part.untyped_storage().data_ptr() in given_storages or not part.is_contiguous()
+            return part.clone(memory_format=torch.contiguous_format) if is_view else part
+        return lambda: [stored(part) for part in
+                        torch.autograd.grad(results, [leaves[name] for name in kept], slopes, retain_graph=True)]
     total = lambda names: sum(SIZES[case.buffers[name][0]] * count(case.buffers[name][1]) for name in names)
     moved = total(kept) + total(given) + (total(kept) if bytes_read is None else total(bytes_read))
     made = Case(case.what, buffers, f"grad(f, {', '.join(slopes)} -> {', '.join(name if name == '_' else f'd{name}' for name in wanted)})",
@@ -170,17 +177,9 @@ def grad_concat(draw):
     names = [name for name in case.buffers if name.startswith("x")]
     axis = int(case.what.split()[-1])
 
-    # PyTorch's gradients are views of the gradient of the result; aorta writes them to buffers of their own.
     def forward(t, torch):
         return torch.cat([t[name] for name in names], axis)
-    made = gradient(case, forward, names, bytes_read=[])
-    views = made.torch
-
-    def body(t, torch):
-        run = views(t, torch)
-        return lambda: [part.contiguous() if not part.is_contiguous() else part.clone() for part in run()]
-    made.torch = body
-    return made
+    return gradient(case, forward, names, bytes_read=[])
 
 
 def grad_pad(draw):

@@ -117,7 +117,7 @@ def disagreements(args, path, cases, torch):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             return [f"code {done.returncode}: {done.stderr[-300:]}"]
-        files = {file.stem: file for file in pathlib.Path(folder).rglob("*.npy")}
+        files = {file.name.split(".")[0]: file for file in pathlib.Path(folder).rglob("*.npy")}
         lines = []
         for number, case in enumerate(cases):
             found = {}

@@ -13,7 +13,7 @@ pub fn cross_entropy(rule: &mut Backward) -> Result<(), NoRule> {
     // The difference between a probability and its target can be small, so probabilities must not be rounded.
     let total = rule.reduce("logsumexp", ([input], &[logits.dims.len() - 1]), compute, |[x]| x);
     let [targets, gradient] = [targets, gradient].map(|value| rule.column(value));
-    let numbers = rule.tape.iota(Dims::from([classes]));
+    let [targets, numbers] = rule.comparable(targets, classes, Dims::from([classes]));
     let all = [input, total, targets, numbers, gradient];
     let found = rule.map(all, logits.dtype, |[x, total, target, class, gradient]| {
         let probability = (x - total).apply(Unary::Exp);

@@ -1,5 +1,5 @@
 //! Softmax, norms and sums of rows fused with elementwise expressions before and after them. Only fusion creates these
-//! operations; no file can name them.
+//! operations, and only gradients those of `sums`; no file can name them.
 
 mod accuracy;
 mod kernel;

@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use super::super::backward;
 use super::super::ball::{Ball, Precision};
 use super::super::rows::HELD;
 use super::kernel::{ChainPartition, KernelFunction};
