@@ -122,8 +122,9 @@ def disagreements(args, path, cases, torch):
         for number, case in enumerate(cases):
             found = {}
             for name, (dtype, dims) in case.buffers.items():
-                values = torch.from_numpy(numpy.load(files[f"{name}_{number}"]).astype("i2" if dtype == "bf16" else None, copy=False))
-                values = (values.view(torch.bfloat16) if dtype == "bf16" else values).cuda().reshape(dims)
+                values = numpy.load(files[f"{name}_{number}"])
+                values = torch.from_numpy(values.view("i2")).view(torch.bfloat16) if dtype == "bf16" else torch.from_numpy(values)
+                values = values.cuda().reshape(dims)
                 found[name] = values.double() if dtype in FLOATS else values
             if not case.gradients:
                 continue
