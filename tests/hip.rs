@@ -312,7 +312,9 @@ fn counted_rows_agree_with_the_cpu() {
 fn sorts_rows_and_gradients_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu_in_turn() else { return };
     let gradients = effort::is_long().then_some(("gradients", "f32"));
-    for (file, dtype) in effort::chosen([("scatter", "f64"), ("rows", "bf16")]).chain(gradients) {
+    for (file, dtype) in
+        effort::chosen([("scatter", "f64"), ("rows", "bf16"), ("row_gradients", "bf16")]).chain(gradients)
+    {
         let set = format!("dtype={dtype}");
         let file = format!("tests/workloads/{file}.aorta");
         verify(libraries, &file, &[&RESULTS_ONLY[..], &["--set", &set]].concat());

@@ -13,6 +13,8 @@ class Case:
         # bytes that have to be moved; operations that prepare indices, once.
         self.what, self.buffers, self.call, self.torch = what, buffers, call, torch
         self.bytes, self.setup = bytes_moved, setup
+        # The operation, with the label `f`, that `call` is the gradient of; buffers that must agree with PyTorch's gradients.
+        self.forward, self.gradients = "", []
 
     def total(self):
         return sum(SIZES[dtype] * math.prod(dims) for dtype, dims in self.buffers.values())

@@ -16,6 +16,10 @@ has no speed.
 `--verify N` compares the results of N cases of each operation, below 16 MiB, with the CPU's. `--compile N` adds
 `torch.compile` in N cases of each operation; these are compiled ahead by several processes, which share a cache of code.
 
+`--operations gradients` draws gradients of any operations, and `grad_softmax,grad_norms` those of some (drawn_gradients.py). They stand
+beside PyTorch's autograd: one call of the operation and twenty of its gradient on both sides, so that a twentieth of the operation's own
+time is part of a call. `--verify N` compares N cases with autograd in double precision as well.
+
 `--operations elementwise_chain,rowwise_chain,epilogue_chain` draws chains of operations, which aorta runs with `--fuse`: their
 goal is a median of at least 1.0 beside `torch.compile`.
 """
@@ -37,6 +41,7 @@ import time
 import measured
 from drawn import DRAWN
 from drawn_chains import CHAINS
+from drawn_gradients import GRADIENTS
 from drawn_case import FLOATS, Case, count
 
 CALLS = 20
@@ -68,8 +73,8 @@ def workload(cases, calls=CALLS):
     lines += [f"      {renamed(case, number, case.setup)}" for number, case in enumerate(cases) if case.setup]
     lines.append("    }")
     for number, case in enumerate(cases):
-        lines.append(f"    if iteration % {len(cases) + 1} == {number + 1} {{ for call in 0..{calls} "
-                     f"{{ {renamed(case, number, case.call)} }} }}")
+        lines.append(f"    if iteration % {len(cases) + 1} == {number + 1} {{ {renamed(case, number, case.forward)}\n"
+                     f"      for call in 0..{calls} {{ {renamed(case, number, case.call)} }} }}")
     lines.append("  }\n}")
     return "\n".join(lines) + "\n"
 
@@ -97,9 +102,43 @@ def verified(args, path, cases):
     return done.returncode, lines
 
 
+def types_of(torch):
+    return {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32,
+            "i8": torch.int8, "u8": torch.uint8, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+
+
+def disagreements(args, path, cases, torch):
+    """Gradients that differ from those of autograd in double precision from the same operands."""
+    import numpy
+    path.write_text(workload(cases, 1))
+    with tempfile.TemporaryDirectory() as folder:
+        command = [args.aorta, "exec", str(path), "--backend", "cuda", "--warmup", "0", "--iterations", str(len(cases) + 1), "--timeout", "120s",
+                   "--config", "observed_iterations=0", "--outputs", folder]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            return [f"code {done.returncode}: {done.stderr[-300:]}"]
+        files = {file.name.split(".")[0]: file for file in pathlib.Path(folder).rglob("*.npy")}
+        lines = []
+        for number, case in enumerate(cases):
+            found = {}
+            for name, (dtype, dims) in case.buffers.items():
+                values = numpy.load(files[f"{name}_{number}"])
+                values = torch.from_numpy(values.view("i2")).view(torch.bfloat16) if dtype == "bf16" else torch.from_numpy(values)
+                values = values.cuda().reshape(dims)
+                found[name] = values.double() if dtype in FLOATS else values
+            if not case.gradients:
+                continue
+            expected = case.torch(found, torch)()
+            bound = 0.02 if any(dtype in ("bf16", "f16") for dtype, _ in case.buffers.values()) else 1e-4
+            for name, value in zip(case.gradients, expected):
+                error = ((found[name] - value.reshape(found[name].shape)).norm() / value.norm().clamp_min(1e-30)).item()
+                if not error < bound:
+                    lines.append(f"{case.what}: {name} differs by {error:.1e}")
+        return lines
+
+
 def tensors(case, torch):
-    types = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32,
-             "i8": torch.int8, "u8": torch.uint8, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+    types = types_of(torch)
     made = {}
     for name, (dtype, dims) in case.buffers.items():
         if name in ("r", "c"):
@@ -119,12 +158,15 @@ def theirs(case, torch, compiled=False):
     if not FLUSHED:
         FLUSHED.append(torch.empty(256 << 20, dtype=torch.uint8, device="cuda"))
     made = tensors(case, torch)
-    body = case.torch(made, torch)
+    stream = torch.cuda.Stream()
+    # Gradients are computed on the stream of their operation.
+    with torch.cuda.stream(stream):
+        stream.wait_stream(torch.cuda.default_stream())
+        body = case.torch(made, torch)
     if compiled:
         # Each case is compiled for its own shapes, not as one more shape of the case before.
         torch._dynamo.reset()
         body = torch.compile(body, dynamic=False)
-    stream = torch.cuda.Stream()
     # The tensors were made on another stream.
     torch.cuda.synchronize()
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -139,6 +181,8 @@ def theirs(case, torch, compiled=False):
         return once
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
+        if case.forward:
+            body = case.torch(made, torch)
         for _ in range(CALLS):
             body()
     times = []
@@ -165,7 +209,7 @@ def supported(case, torch):
 
 def drawn_cases(seed, name, number):
     draw = random.Random(f"{seed} {name}")
-    return [{**DRAWN, **CHAINS}[name](draw) for _ in range(number)]
+    return [{**DRAWN, **CHAINS, **GRADIENTS}[name](draw) for _ in range(number)]
 
 
 def compile_one(seed, name, number):
@@ -187,7 +231,7 @@ def compile_ahead(args, names):
     done = set()
     with concurrent.futures.ProcessPoolExecutor(12, multiprocessing.get_context("spawn")) as pool:
         tasks = {(name, number): pool.submit(compile_one, args.seed, name, number)
-                 for number in range(min(args.compile, args.cases)) for name in names}
+                 for number in range(min(args.compile, args.cases)) for name in names if name not in GRADIENTS}
         for key, task in tasks.items():
             failure = task.result()
             if failure:
@@ -278,17 +322,22 @@ def main():
                 speeds += [max(reached)] if reached else []
                 ratios.append(simulated[number] / mine[number])
                 # A program of merged operations is another than that of the row.
-                if name not in CHAINS and not math.isnan(mine[number]):
+                if name not in CHAINS and name not in GRADIENTS and not math.isnan(mine[number]):
                     rows.append(measured.row(case, name, mine[number], page=f"seed {args.seed}", device=device, cache="cold", calls=CALLS,
                                              pytorch_us="" if math.isnan(eager) else eager, compiled_us="" if math.isnan(compiled) else compiled))
                 details.append(f"| {name} | {case.what} | {eager:.2f} | {compiled:.2f} | {mine[number]:.2f} | {speed:.2f} | {share:.2f} | "
                                f"{simulated[number]:.2f} |")
+                if args.markdown:
+                    args.markdown.write_text("\n".join(summary + ["", *details]) + "\n")
             wrong = "–"
             if args.verify:
                 small = sorted((case for case in cases if case.total() < 16 << 20), key=Case.total)
                 few = small[::max(1, len(small) // args.verify)][:args.verify]
                 code, lines = verified(args, path.with_suffix(".verify.aorta"), few)
                 wrong = "no" if code == 0 else f"code {code}: {' '.join(lines)[:300]}"
+                if name in GRADIENTS:
+                    lines = disagreements(args, path.with_suffix(".autograd.aorta"), few, torch)
+                    wrong = "; ".join(lines)[:300] if lines else wrong
             summary.append(f"| {name} | {len(cases)} | {statistics.median(speeds):.2f} | {quantile(speeds, 0.1):.2f} | {min(speeds):.2f} | "
                            f"{statistics.median(beside) if beside else math.nan:.2f} | "
                            f"{statistics.median(shares) if shares else math.nan:.2f} | {large} of {len(shares)} | "

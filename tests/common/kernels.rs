@@ -84,6 +84,7 @@ pub fn all(of_gradients: bool) -> BTreeMap<String, KernelSource> {
         of_file(SIZES, dtype, &mut sources);
         if is_long || (of_gradients && dtype == "bf16") {
             of_file(include_str!("../workloads/gradients.aorta"), dtype, &mut sources);
+            of_file(include_str!("../workloads/row_gradients.aorta"), dtype, &mut sources);
         }
     }
     of_file(include_str!("../../examples/09-kernels.aorta"), "f32", &mut sources);

@@ -20,6 +20,7 @@ fn every_operation_agrees_with_the_cpu() {
         ("scatter.aorta", include_str!("../workloads/scatter.aorta")),
         ("rows.aorta", include_str!("../workloads/rows.aorta")),
         ("gradients.aorta", include_str!("../workloads/gradients.aorta")),
+        ("row_gradients.aorta", include_str!("../workloads/row_gradients.aorta")),
     ];
     for (file, text) in files {
         for dtype in ["f64", "f32", "f16", "bf16"] {

@@ -286,7 +286,7 @@ impl Analyzer<'_> {
         let entry = emission.tape.get(value);
         match entry.source {
             TensorOrigin::Program(_) | TensorOrigin::Scratch => self.view_to_write(emission, origin, value),
-            TensorOrigin::Iota => Some(self.iota(entry.dims, emission.span)),
+            TensorOrigin::Iota => Some(self.iota((entry.dtype, entry.dims), emission.span)),
             TensorOrigin::Slice(of, start) => {
                 let whole = self.view_to_read(emission, origin, of)?;
                 if let Some(view) = self.cut(whole, start, entry.dims) {
@@ -366,8 +366,8 @@ impl Analyzer<'_> {
     }
 
     /// Returns memory with the contents 0, 1, 2, …, one for each shape.
-    fn iota(&mut self, dims: Dims, span: SrcSpan) -> ViewId {
-        let shape = self.program.shapes.intern(DType::I32, dims);
+    fn iota(&mut self, (dtype, dims): (DType, Dims), span: SrcSpan) -> ViewId {
+        let shape = self.program.shapes.intern(dtype, dims);
         if let Some(&memory) = self.expansion.iotas.get(&shape) {
             return self.all_of(memory);
         }

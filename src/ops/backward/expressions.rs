@@ -128,6 +128,8 @@ pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> 
     let axes: Vec<usize> = (0..extent.dims.len()).filter(|&axis| extent.reduced[axis]).collect();
     let operands: Vec<TensorId> = (0..rule.spec.inputs.len()).map(|input| rule.stored(input)).collect();
     let compute = rule.compute();
+    // The slope of a plain tensor is its gradient, whose type needs no conversion.
+    let slope = if expression.is_identity() { rule.spec.inputs[0].dtype } else { compute };
     let terms = extent.terms() as f64;
     let factor = match function {
         Function::Sum => return elements(rule, &expression, (extent.dims, &[Some(gradient)]), 1.0),
@@ -140,7 +142,7 @@ pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> 
             (0..sizes.len()).filter(|axis| !axes.contains(axis)).for_each(|axis| sizes.set(axis, 1));
             let iota = rule.tape.iota(sizes);
             let all = [place, iota, gradient];
-            rule.map(all, compute, |[place, iota, gradient]| place.equals(iota).select(gradient, 0.0))
+            rule.map(all, slope, |[place, iota, gradient]| place.equals(iota).select(gradient, 0.0))
         }
         Function::LogSumExp | Function::LogSumExpAndSum => {
             let value = values(rule, &expression, &operands, extent.dims);
@@ -153,7 +155,7 @@ pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> 
                 false => rule.reduced("logsumexp", (*expression).clone(), &operands, (extent.dims, &axes), compute),
             };
             let all = [value, total, gradient];
-            rule.map(all, compute, |[value, total, gradient]| gradient * (value - total).apply(Unary::Exp))
+            rule.map(all, slope, |[value, total, gradient]| gradient * (value - total).apply(Unary::Exp))
         }
         Function::Prod => {
             let value = values(rule, &expression, &operands, extent.dims);
@@ -161,7 +163,7 @@ pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> 
             let zeros = rule.reduce("sum", ([value], &axes), compute, |[x]| x.equals(0.0));
             let others = rule.reduce("prod", ([value], &axes), compute, |[x]| x.select(x, 1.0));
             let all = [value, zeros, others, gradient];
-            rule.map(all, compute, |[value, zeros, others, gradient]| {
+            rule.map(all, slope, |[value, zeros, others, gradient]| {
                 let [zero, one] = [0.0, 1.0].map(|number| value.constant(number));
                 let (quotient, alone) = (others / value, zeros.equals(one));
                 let (of_zero, of_other) = (alone.select(others, zero), zeros.select(zero, quotient));

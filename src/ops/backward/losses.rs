@@ -11,12 +11,12 @@ pub fn cross_entropy(rule: &mut Backward) -> Result<(), NoRule> {
     let (input, targets) = (rule.input(0), rule.input(1));
     let compute = logits.dtype.compute();
     // The difference between a probability and its target can be small, so probabilities must not be rounded.
-    let wide = rule.convert(input, compute);
-    let probabilities = rule.tape.operation("softmax", &[], &[wide], (compute, logits.dims));
+    let total = rule.reduce("logsumexp", ([input], &[logits.dims.len() - 1]), compute, |[x]| x);
     let [targets, gradient] = [targets, gradient].map(|value| rule.column(value));
-    let numbers = rule.tape.iota(Dims::from([classes]));
-    let all = [probabilities, targets, numbers, gradient];
-    let found = rule.map(all, logits.dtype, |[probability, target, class, gradient]| {
+    let [targets, numbers] = rule.comparable(targets, classes, Dims::from([classes]));
+    let all = [input, total, targets, numbers, gradient];
+    let found = rule.map(all, logits.dtype, |[x, total, target, class, gradient]| {
+        let probability = (x - total).apply(Unary::Exp);
         let constants = [0.0, ignored, classes as f64, smoothing / classes as f64, 1.0 - smoothing];
         let [zero, ignored, count, alike, certain] = constants.map(|value| target.constant(value));
         let own = target.equals(class).select(certain, zero);

@@ -12,6 +12,7 @@ mod losses;
 mod matrix;
 mod movement;
 mod norms;
+mod rows;
 mod scans;
 mod tape;
 mod windows;
@@ -21,7 +22,7 @@ use crate::base::{DType, Dims};
 use super::expression::Unary;
 use super::formula::{Formula, Term, formula};
 use super::kernel::compute_type;
-use super::{Attr, Expression, Spec, Tensor};
+use super::{Attr, Attrs, Expression, Space, Spec, Team, Tensor, find};
 
 pub use tape::{Tape, TapeOperation, TapeTensor, TensorId, TensorOrigin};
 
@@ -32,6 +33,7 @@ pub(super) use losses::cross_entropy;
 pub(super) use matrix::{gemm, grouped_gemm};
 pub(super) use movement::*;
 pub(super) use norms::*;
+pub(super) use rows::row_sums;
 pub(super) use scans::*;
 pub(super) use windows::{conv, conv_weights, pool};
 
@@ -146,6 +148,16 @@ impl<'a> Backward<'a> {
         let converted = self.tape.scratch(dtype, self.tape.dims(value));
         self.tape.move_to(value, converted);
         converted
+    }
+
+    /// Returns whole numbers, such as indices below `below`, and 0, 1, 2, … in these dimensions to compare them with, in the type of
+    /// the operation's arithmetic: kernels that read `i32` compute in `f64`. Numbers that the type cannot hold stay `i32`.
+    pub fn comparable(&mut self, numbers: TensorId, below: u64, dims: Dims) -> [TensorId; 2] {
+        /// Numbers up to this one are exact in `f32`.
+        const EXACT: u64 = 1 << 24;
+        let dtype = if below <= EXACT { self.compute() } else { DType::I32 };
+        let numbers = if below <= EXACT { self.convert(numbers, dtype) } else { numbers };
+        [numbers, self.tape.numbers(dtype, dims)]
     }
 
     /// Evaluates an expression elementwise on these tensors, broadcast together.

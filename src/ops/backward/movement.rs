@@ -109,10 +109,47 @@ pub fn dropout(rule: &mut Backward) -> Result<(), NoRule> {
 pub fn top_k(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.given(0) else { return Ok(()) };
     let (x, indices) = (rule.spec.inputs[0], rule.output(1));
+    if let Some(found) = selected(rule, gradient, indices) {
+        rule.set(0, found);
+        return Ok(());
+    }
     let gradient = rule.convert(gradient, x.dtype);
     let found = to_columns(rule, gradient, indices, (x.dtype, x.dims));
     rule.set(0, found);
     Ok(())
+}
+
+/// Returns the gradient of few selected elements of each row: each element of a row is compared with their indices, so that the row is
+/// written once. `None` for more elements, or for few and long rows.
+fn selected(rule: &mut Backward, gradient: TensorId, indices: TensorId) -> Option<TensorId> {
+    /// Elements up to which comparisons take less time than the writes of 16-bit elements: three instructions for each.
+    const FEW: u64 = 4;
+    let (x, all) = (rule.spec.inputs[0], rule.tape.dims(gradient));
+    let (last, count) = (all.len() - 1, all[all.len() - 1]);
+    if count > FEW {
+        return None;
+    }
+    let length = x.dims[last];
+    let [indices, numbers] = rule.comparable(indices, length, Dims::from([length]));
+    let parts = |rule: &mut Backward, of: TensorId| -> Vec<TensorId> {
+        let (mut start, mut dims) = (all, all);
+        (0..last).for_each(|axis| start.set(axis, 0));
+        dims.set(last, 1);
+        let part = |place: u64| {
+            start.set(last, place);
+            rule.tape.slice(of, start, dims)
+        };
+        (0..count).map(part).collect()
+    };
+    let (places, slopes) = (parts(rule, indices), parts(rule, gradient));
+    let formula = Formula::default();
+    let number = formula.input(0);
+    let found = (0..count as u8).fold(number.constant(0.0), |found, place| {
+        let (index, slope) = (formula.input(1 + place), formula.input(1 + count as u8 + place));
+        index.equals(number).select(slope, found)
+    });
+    let inputs = [&[numbers], &*places, &*slopes].concat();
+    rows::sums(rule, formula.with_outputs([found]), &inputs, &[(x.dtype, x.dims)]).map(|found| found[0])
 }
 
 /// Returns zeros with these elements at the column indices of their rows. Indices are unique within a row.
@@ -121,7 +158,10 @@ fn to_columns(rule: &mut Backward, x: TensorId, columns: TensorId, (dtype, whole
     let mut leading = whole;
     leading.set(last, 1);
     let rows = rule.tape.iota(leading);
-    let places = rule.map([rows, columns], DType::I64, |[row, column]| length as f64 * row + column);
+    // Half of the bytes where they hold all places.
+    let is_short = whole.elements().is_some_and(|count| count <= i32::MAX as u64);
+    let dtype_of_places = if is_short { DType::I32 } else { DType::I64 };
+    let places = rule.map([rows, columns], dtype_of_places, |[row, column]| length as f64 * row + column);
     flat(rule, x, places, (dtype, whole))
 }
 
@@ -197,12 +237,7 @@ pub fn permute(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.given(0) else { return Ok(()) };
     let (x, places) = (rule.spec.inputs[0], rule.output(1));
     let gradient = rule.convert(gradient, x.dtype);
-    let of_choices = with_tail(rule.tape.dims(places), x.dims);
-    let found = rule.tape.operation("gather", &[], &[gradient, places], (x.dtype, of_choices));
-    let found = match rule.tape.dims(places).len() {
-        1 => found,
-        _ => rule.reduce("sum", ([found], &[1]), x.dtype, |[x]| x),
-    };
+    let found = rule.tape.operation("unpermute", &[], &[gradient, places], (x.dtype, x.dims));
     rule.set(0, found);
     Ok(())
 }

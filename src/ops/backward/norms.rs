@@ -10,7 +10,15 @@ pub fn softmax(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (y, compute) = (rule.output(0), rule.compute());
     let (dtype, scale) = (rule.spec.inputs[0].dtype, rule.spec.attrs.number("scale"));
-    let last = rule.spec.inputs[0].dims.len() - 1;
+    let (dims, last) = (rule.spec.inputs[0].dims, rule.spec.inputs[0].dims.len() - 1);
+    let in_one_pass = formula(|[mean, g, y]| {
+        let slope = (g - mean) * y;
+        [g * y, if scale == 1.0 { slope } else { scale * slope }]
+    });
+    if let Some(found) = rows::sums(rule, in_one_pass, &[gradient, y], &[(dtype, dims)]) {
+        rule.set(0, found[0]);
+        return Ok(());
+    }
     let mean = rule.reduce("sum", ([gradient, y], &[last]), compute, |[g, y]| g * y);
     let found = rule.map([gradient, mean, y], dtype, |[g, mean, y]| {
         let slope = (g - mean) * y;
@@ -50,8 +58,15 @@ struct Terms<'f> {
     /// Factor of the difference to the mean, 1 / standard deviation.
     scale: Term<'f>,
     gradient: Term<'f>,
+    weight: Option<Term<'f>>,
     /// Gradient of the normalized tensor.
     weighted: Term<'f>,
+}
+
+/// The norm's values at which its gradient is taken: the mean and the variance of the normalized elements.
+struct Statistics {
+    mean: Option<TensorId>,
+    variance: TensorId,
 }
 
 impl Operands {
@@ -63,31 +78,38 @@ impl Operands {
         let [x, variance, gradient] = formula.inputs();
         let less = if self.mean.is_some() { x - formula.input(3) } else { x };
         let scale = (variance + eps).rsqrt();
-        let weighted = match self.weight {
-            Some(_) => gradient * formula.input(3 + u8::from(self.mean.is_some())),
-            None => gradient,
-        };
-        Terms { z: less * scale, scale, gradient, weighted }
+        let weight = self.weight.map(|_| formula.input(3 + u8::from(self.mean.is_some())));
+        let weighted = weight.map_or(gradient, |weight| gradient * weight);
+        Terms { z: less * scale, scale, gradient, weight, weighted }
     }
 
-    /// Returns the expression that `of` writes with the operands and `more` further inputs.
+    /// Returns the expression that `of` writes with the operands and `more` further inputs, and the inputs that it reads.
     fn written(
         &self,
         eps: f64,
-        more: usize,
+        more: &[TensorId],
         of: impl for<'f> FnOnce(Terms<'f>, &[Term<'f>]) -> Term<'f>,
-    ) -> Expression {
+    ) -> (Expression, Vec<TensorId>) {
         let formula = Formula::default();
         let terms = self.terms(&formula, eps);
-        let count = self.values().len();
-        let more: Vec<Term> = (count..count + more).map(|input| formula.input(input as u8)).collect();
-        formula.with_outputs([of(terms, &more)])
+        let values = self.values();
+        let inputs: Vec<Term> =
+            (values.len()..values.len() + more.len()).map(|input| formula.input(input as u8)).collect();
+        let expression = formula.with_outputs([of(terms, &inputs)]);
+        let (expression, used) = expression.part(expression.outputs());
+        let all = [&values[..], more].concat();
+        (expression, used.into_iter().map(|input| all[input]).collect())
     }
 }
 
 /// Norms. With the normalized tensor `z` and its gradient `h`, the gradient of the input is scale * (h - mean(h) - z *
 /// mean(h * z)), without `mean(h)` if no mean is subtracted.
 pub fn norm(rule: &mut Backward, parts: &NormParts) -> Result<(), NoRule> {
+    norm_with(rule, parts, None)
+}
+
+/// The gradients of a norm whose statistics may be known.
+fn norm_with(rule: &mut Backward, parts: &NormParts, known: Option<Statistics>) -> Result<(), NoRule> {
     let (NormParts { dims, weight, centred, adds, .. }, axes) = (parts, &*parts.axes);
     let first = 1 + usize::from(*adds);
     let through = if *adds { rule.given(1) } else { None };
@@ -99,44 +121,152 @@ pub fn norm(rule: &mut Backward, parts: &NormParts) -> Result<(), NoRule> {
     };
     let x = if *adds { rule.output(1) } else { rule.input(0) };
     let [gradient, x] = [gradient, x].map(|value| rule.tape.reshape(value, *dims));
-    let mean = centred.then(|| rule.reduce("mean", ([x], axes), compute, |[x]| x));
+    let through = through.map(|value| rule.tape.reshape(value, *dims));
+    let has = |input: usize| rule.spec.inputs.len() > input;
+    let scale = has(first).then(|| rule.input(first)).map(|value| rule.tape.reshape(value, *weight));
+    let wants_input = (0..first).any(|input| rule.wants(input));
+    let others: Vec<usize> = (0..dims.len()).filter(|&axis| aligned(*weight, dims.len())[axis] != dims[axis]).collect();
+    let in_rows = match wants_input && known.is_none() {
+        true => norm_in_rows(rule, parts, ([x, gradient], scale, through), eps),
+        false => None,
+    };
+    let (found, statistics) = match (in_rows, known) {
+        (Some((found, statistics)), _) => (Some(found), statistics),
+        (None, Some(known)) => (None, known),
+        (None, None) => (None, statistics(rule, x, (axes, *centred))),
+    };
+    let operands = Operands { x, variance: statistics.variance, gradient, mean: statistics.mean, weight: scale };
+    let sum = |rule: &mut Backward, (expression, values): (Expression, Vec<TensorId>), axes: &[usize], dtype| {
+        summed(rule, expression, &values, (*dims, axes), dtype)
+    };
+    let by_z = operands.written(eps, &[], |terms, _| terms.gradient * terms.z);
+    let alone = (Expression::identity(), vec![gradient]);
+    if others == axes && scale.is_some() && *centred && wants_input {
+        // The weight is constant where the norm averages, so that one sum serves the gradients of input and weight.
+        let sums = [sum(rule, by_z, axes, compute), sum(rule, alone, axes, compute)];
+        let share = 1.0 / axes.iter().map(|&axis| dims[axis]).product::<u64>() as f64;
+        let more: Vec<TensorId> = sums.into_iter().chain(through).collect();
+        let (expression, values) = operands.written(eps, &more, |terms, more| {
+            let [mean, slope] = [more[1], more[0]].map(|sum| share * sum);
+            let less = terms.gradient - mean - terms.z * slope;
+            let found = terms.scale * (terms.weight.map_or(less, |weight| less * weight));
+            more.get(2).map_or(found, |&through| found + through)
+        });
+        let output = rule.tape.scratch(dtype, *dims);
+        rule.tape.map(expression, &values, &[output]);
+        (0..first).for_each(|input| rule.set(input, output));
+        (first..rule.spec.inputs.len()).zip(sums).for_each(|(input, sum)| rule.set(input, sum));
+        return Ok(());
+    }
+    if wants_input {
+        let found = found.unwrap_or_else(|| {
+            let mean = |rule: &mut Backward, (expression, values): (Expression, Vec<TensorId>)| {
+                rule.reduced("mean", expression, &values, (*dims, axes), compute)
+            };
+            let slope = mean(rule, operands.written(eps, &[], |terms, _| terms.weighted * terms.z));
+            let level = centred.then(|| mean(rule, operands.written(eps, &[], |terms, _| terms.weighted)));
+            let more: Vec<TensorId> = [slope].into_iter().chain(level).chain(through).collect();
+            let (expression, values) = operands.written(eps, &more, |terms, more| {
+                let less = terms.weighted - terms.z * more[0];
+                let found = terms.scale * if *centred { less - more[1] } else { less };
+                if through.is_some() { found + more[1 + usize::from(*centred)] } else { found }
+            });
+            let output = rule.tape.scratch(dtype, *dims);
+            rule.tape.map(expression, &values, &[output]);
+            output
+        });
+        (0..first).for_each(|input| rule.set(input, found));
+    }
+    if rule.wants(first) {
+        let found = sum(rule, by_z, &others, rule.spec.inputs[first].dtype);
+        rule.set(first, found);
+    }
+    if rule.wants(first + 1) {
+        let found = sum(rule, alone, &others, rule.spec.inputs[first + 1].dtype);
+        rule.set(first + 1, found);
+    }
+    Ok(())
+}
+
+/// Computes the statistics of a norm along these dimensions.
+fn statistics(rule: &mut Backward, x: TensorId, (axes, is_centred): (&[usize], bool)) -> Statistics {
+    let compute = rule.compute();
+    let mean = is_centred.then(|| rule.reduce("mean", ([x], axes), compute, |[x]| x));
     let variance = match mean {
         Some(mean) => rule.reduce("mean", ([x, mean], axes), compute, |[x, mean]| (x - mean).square()),
         None => rule.reduce("mean", ([x], axes), compute, |[x]| x.square()),
     };
-    let has = |input: usize| rule.spec.inputs.len() > input;
-    let scale = has(first).then(|| rule.input(first)).map(|value| rule.tape.reshape(value, *weight));
-    let operands = Operands { x, variance, gradient, mean, weight: scale };
-    let values = operands.values();
-    if (0..first).any(|input| rule.wants(input)) {
-        let by_z = operands.written(eps, 0, |terms, _| terms.weighted * terms.z);
-        let by_z = rule.reduced("mean", by_z, &values, (*dims, axes), compute);
-        let alone = centred.then(|| {
-            let weighted = operands.written(eps, 0, |terms, _| terms.weighted);
-            rule.reduced("mean", weighted, &values, (*dims, axes), compute)
+    Statistics { mean, variance }
+}
+
+/// The gradient of the input of a norm along the last dimensions, and the norm's statistics, by one operation that reads each row once;
+/// `None` if blocks with a row each would not keep the device busy, or for other dimensions.
+fn norm_in_rows(
+    rule: &mut Backward,
+    parts: &NormParts,
+    ([x, gradient], weight, through): ([TensorId; 2], Option<TensorId>, Option<TensorId>),
+    eps: f64,
+) -> Option<(TensorId, Statistics)> {
+    let NormParts { dims, axes, weight: of_weight, centred, .. } = parts;
+    let lead = dims.len() - axes.len();
+    if !axes.iter().copied().eq(lead..dims.len()) {
+        return None;
+    }
+    let length: u64 = dims[lead..].iter().product();
+    let in_row = |dims: Dims, length: u64| dims[..lead].iter().copied().chain([length]).collect::<Dims>();
+    let (row, each) = (in_row(*dims, length), in_row(*dims, 1));
+    let count = length as f64;
+    let formula = Formula::default();
+    let sums = if *centred { 4 } else { 2 };
+    let mut inputs = vec![x, gradient];
+    inputs.extend(weight);
+    inputs.extend(through);
+    let term = |place: usize| formula.input((sums + place) as u8);
+    let sum = |place: usize| formula.input(place as u8);
+    let share = 1.0 / count;
+    let (x_term, g) = (term(0), term(1));
+    let h = if weight.is_some() { g * term(2) } else { g };
+    let mean = centred.then(|| share * sum(0));
+    let less = mean.map_or(x_term, |mean| x_term - mean);
+    let variance = share * sum(usize::from(*centred));
+    let scale = (variance + eps).rsqrt();
+    let z = less * scale;
+    let slope = share * sum(1 + usize::from(*centred));
+    let found = h - z * slope;
+    let found = scale * if *centred { found - share * sum(3) } else { found };
+    let found = if through.is_some() { found + term(inputs.len() - 1) } else { found };
+    let terms = mean.map(|_| x_term).into_iter().chain([less.square(), h * z]).chain(mean.map(|_| h));
+    let outputs: Vec<Term> = terms.chain([found, variance]).chain(mean).collect();
+    let expression = formula.with_outputs(outputs);
+    // The operation divides rows of one dimension.
+    let mut rows: Vec<TensorId> = Vec::with_capacity(inputs.len());
+    for (place, &input) in inputs.iter().enumerate() {
+        rows.push(match weight {
+            Some(weight) if place == 2 => weight_of_rows(rule, weight, (*of_weight, *dims), lead),
+            _ => rule.tape.reshape(input, row),
         });
-        let more: Vec<TensorId> = [by_z].into_iter().chain(alone).chain(through).collect();
-        let found = operands.written(eps, more.len(), |terms, more| {
-            let less = terms.weighted - terms.z * more[0];
-            let found = terms.scale * if *centred { less - more[1] } else { less };
-            if through.is_some() { found + more[1 + usize::from(*centred)] } else { found }
-        });
-        let used: Vec<TensorId> = values.iter().copied().chain(more).collect();
-        let output = rule.tape.scratch(dtype, *dims);
-        rule.tape.map(found, &used, &[output]);
-        (0..first).for_each(|input| rule.set(input, output));
     }
-    let others: Vec<usize> = (0..dims.len()).filter(|&axis| aligned(*weight, dims.len())[axis] != dims[axis]).collect();
-    if rule.wants(first) {
-        let by_weight = operands.written(eps, 0, |terms, _| terms.gradient * terms.z);
-        let found = summed(rule, by_weight, &values, (*dims, &others), first);
-        rule.set(first, found);
-    }
-    if rule.wants(first + 1) {
-        let found = summed(rule, Expression::identity(), &[gradient], (*dims, &others), first + 1);
-        rule.set(first + 1, found);
-    }
-    Ok(())
+    let (dtype, compute) = (rule.spec.inputs[0].dtype, rule.compute());
+    let all = [(dtype, row), (compute, each), (compute, each)];
+    let found = rows::sums(rule, expression, &rows, &all[..2 + usize::from(*centred)])?;
+    let kept: Dims = (0..dims.len()).map(|axis| if axis < lead { dims[axis] } else { 1 }).collect();
+    let statistic = |rule: &mut Backward, value: TensorId| rule.tape.reshape(value, kept);
+    let output = rule.tape.reshape(found[0], *dims);
+    let variance = statistic(rule, found[1]);
+    let mean = found.get(2).map(|&mean| statistic(rule, mean));
+    Some((output, Statistics { mean, variance }))
+}
+
+/// Returns a weight with an element for each element of a row: one that is the same for several elements is repeated.
+fn weight_of_rows(rule: &mut Backward, weight: TensorId, (own, dims): (Dims, Dims), lead: usize) -> TensorId {
+    let own = aligned(own, dims.len());
+    let is_alike = own[lead..].iter().all(|&size| size == 1);
+    let whole: Dims =
+        (0..dims.len()).map(|axis| if axis < lead || is_alike { own[axis] } else { dims[axis] }).collect();
+    let weight = rule.tape.reshape(weight, own);
+    let weight = repeated(rule, weight, whole);
+    let length = whole[lead..].iter().product();
+    rule.tape.reshape(weight, whole[..lead].iter().copied().chain([length]).collect())
 }
 
 /// `batch_norm`: the gradients of the normalized tensor, and of the means and variances, which are outputs too.
@@ -144,7 +274,12 @@ pub fn batch_norm(rule: &mut Backward) -> Result<(), NoRule> {
     let x = rule.spec.inputs[0];
     let (channels, alike) = (x.dims[1], x.dims[2..].iter().product());
     let (whole, each) = (Dims::from([x.dims[0], channels, alike]), Dims::from([1, channels, 1]));
-    norm(rule, &NormParts { dims: whole, axes: vec![0, 2], weight: each, centred: true, adds: false })?;
+    let [mean, variance] = [1, 2].map(|output| {
+        let value = rule.output(output);
+        rule.tape.reshape(value, each)
+    });
+    let parts = NormParts { dims: whole, axes: vec![0, 2], weight: each, centred: true, adds: false };
+    norm_with(rule, &parts, Some(Statistics { mean: Some(mean), variance }))?;
     let count = (x.dims[0] * alike) as f64;
     let mut parts: Vec<TensorId> = rule.gradients[0].into_iter().collect();
     if let Some(mean) = rule.given(1) {
@@ -176,15 +311,14 @@ pub fn batch_norm(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// Sums an expression over these dimensions, in the type of an input.
+/// Sums an expression over these dimensions.
 fn summed(
     rule: &mut Backward,
     expression: Expression,
     values: &[TensorId],
     (dims, axes): (Dims, &[usize]),
-    input: usize,
+    dtype: DType,
 ) -> TensorId {
-    let dtype = rule.spec.inputs[input].dtype;
     if axes.is_empty() {
         let output = rule.tape.scratch(dtype, dims);
         rule.tape.map(expression, values, &[output]);

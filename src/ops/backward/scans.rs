@@ -8,7 +8,7 @@ type Line = (usize, bool);
 /// The gradient of `cumsum`: the scan of the gradients in the opposite direction.
 pub fn cumsum(rule: &mut Backward, line: Line) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
-    let of = (rule.compute(), rule.tape.dims(gradient));
+    let of = (rule.spec.inputs[0].dtype, rule.tape.dims(gradient));
     let found = scan(rule, "cumsum", gradient, back(line), of);
     rule.set(0, found);
     Ok(())

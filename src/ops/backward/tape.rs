@@ -17,7 +17,7 @@ pub enum TensorOrigin {
     Program(u32),
     /// Output of a step, or of several steps that each write a part.
     Scratch,
-    /// 0, 1, 2, … in row-major order, as `i32`.
+    /// 0, 1, 2, … in row-major order.
     Iota,
     /// A slice of another tensor that starts at these indices.
     Slice(TensorId, Dims),
@@ -104,9 +104,14 @@ impl Tape {
         self.push(TensorOrigin::Scratch, dtype, dims)
     }
 
-    /// 0, 1, 2, …
+    /// 0, 1, 2, … as `i32`.
     pub fn iota(&mut self, dims: Dims) -> TensorId {
-        self.push(TensorOrigin::Iota, DType::I32, dims)
+        self.numbers(DType::I32, dims)
+    }
+
+    /// 0, 1, 2, … in a type that holds them exactly.
+    pub fn numbers(&mut self, dtype: DType, dims: Dims) -> TensorId {
+        self.push(TensorOrigin::Iota, dtype, dims)
     }
 
     /// Returns the slice of a tensor that starts at `start` and has these dimensions.

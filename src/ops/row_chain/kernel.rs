@@ -17,21 +17,37 @@ const UNDER_WAY: u64 = 32;
 /// Division of rows among threads.
 pub struct ChainPartition {
     /// Rows of the outputs, then of the inputs, which are broadcast if smaller.
-    rows: Rows,
+    pub rows: Rows,
     /// For each input, the number of elements per load.
     widths: Vec<u64>,
-    sharing: Sharing,
+    pub sharing: Sharing,
 }
 
 /// A kernel function generated from an expression.
-struct KernelFunction {
-    text: String,
-    name: &'static str,
-    /// Inputs of the chain that are its arguments: 0 is the core's result, [`BEFORE`] the core's operand.
-    inputs: Vec<usize>,
+pub struct KernelFunction {
+    pub text: String,
+    name: String,
+    /// Inputs of the expression that are its arguments. In a chain, 0 is the core's result, [`BEFORE`] the core's operand.
+    pub inputs: Vec<usize>,
     /// Prefix of the kernel parameters that hold the function's constants, and the values of these.
-    prefix: &'static str,
+    prefix: String,
     constants: Vec<f64>,
+}
+
+impl KernelFunction {
+    /// The function of an expression. `inputs` are the arguments, by their numbers in the expression that it is a part of.
+    pub fn of(expression: &Expression, name: &str, prefix: &str, inputs: Vec<usize>) -> KernelFunction {
+        let text = expression.c_function("__device__ inline", name, inputs.len());
+        let (name, prefix) = (name.to_owned(), prefix.to_owned());
+        KernelFunction { text, name, inputs, prefix, constants: expression.constants().to_vec() }
+    }
+
+    /// Returns the call with these arguments. The function assigns its outputs to `targets`, or returns the only one.
+    pub fn call(&self, argument: impl Fn(usize) -> String, targets: &[String]) -> String {
+        let constants = (0..self.constants.len()).map(|place| format!("{}{place}", self.prefix));
+        let all = self.inputs.iter().map(|&number| argument(number)).chain(constants).chain(targets.iter().cloned());
+        format!("{}({})", self.name, all.collect::<Vec<_>>().join(", "))
+    }
 }
 
 /// Number of the input that represents the core's operand; larger than any input number of a spec.
@@ -39,6 +55,12 @@ const BEFORE: usize = u8::MAX as usize;
 
 impl ChainPartition {
     pub fn of(spec: &Spec) -> ChainPartition {
+        ChainPartition::holding(spec, if compute_type(spec) == DType::F64 { 16 } else { 32 })
+    }
+
+    /// Returns the division for threads that hold at most `most` elements of each tensor in registers. Outputs with one value for
+    /// each row follow the others.
+    pub fn holding(spec: &Spec, most: u64) -> ChainPartition {
         let dims = spec.outputs[0].dims;
         let views: Vec<Tensor> = spec
             .inputs
@@ -47,9 +69,10 @@ impl ChainPartition {
             .collect();
         let outputs: Vec<&Tensor> = spec.outputs.iter().collect();
         let rows = Rows::of(&outputs.iter().copied().chain(&views).collect::<Vec<_>>());
-        let pack = common_pack(&outputs);
+        let of_elements: Vec<&Tensor> = outputs.iter().copied().filter(|output| output.dims == dims).collect();
+        let pack = common_pack(&of_elements);
         let widths = views.iter().map(|view| common_pack(&[view]).min(pack)).collect();
-        let sharing = Sharing::of(&rows, pack, if compute_type(spec) == DType::F64 { 16 } else { 32 });
+        let sharing = Sharing::of(&rows, pack, most);
         ChainPartition { rows, widths, sharing }
     }
 
@@ -69,32 +92,48 @@ impl ChainPartition {
     }
 
     pub fn launch(&self, core: Core, name: &str, spec: &Spec) -> Launch {
-        let ChainPartition { rows, sharing, .. } = self;
         let expression = spec.expression.as_deref().expect("fusion makes chains with an expression");
-        let compute = compute_type(spec);
         let functions = functions(expression);
-        let params = self.parameters(core, spec, &functions);
+        let option = match core {
+            Core::Softmax => Some("scale"),
+            Core::RmsNorm | Core::LayerNorm => Some("eps"),
+            Core::Sum | Core::Mean => None,
+        };
+        let work = self.work(core, spec, &functions);
+        self.kernel(name, spec, (option, core == Core::LayerNorm), &functions, &work)
+    }
+
+    /// Returns the kernel that calls these functions in `work`, which begins where pointers to the thread's row are known.
+    pub fn kernel(
+        &self,
+        name: &str,
+        spec: &Spec,
+        (option, is_centred): (Option<&str>, bool),
+        functions: &[KernelFunction],
+        work: &str,
+    ) -> Launch {
+        let ChainPartition { rows, sharing, .. } = self;
+        let params = self.parameters(option, spec, functions);
         let definitions = format!(
             "{}typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED 0\n#define CENTRED {}\n\
-             {HELPERS}{SOFTMAX}{}{}",
+             {HELPERS}{SOFTMAX}{}",
             bounds(sharing.block() as u32),
-            c_type(compute),
+            c_type(compute_type(spec)),
             sharing.threads,
             sharing.pack,
             sharing.packs,
             sharing.block(),
             rows.length.is_multiple_of(sharing.threads * sharing.pack * sharing.packs),
-            u32::from(core == Core::LayerNorm),
-            functions[0].text,
-            functions[1].text,
+            u32::from(is_centred),
+            functions.iter().map(|function| function.text.as_str()).collect::<String>(),
         );
-        let body = self.pointers(spec) + &self.work(core, spec, &functions);
+        let body = self.pointers(spec) + work;
         let blocks = rows.count.div_ceil(sharing.block_rows()).max(1);
         launch(name, &definitions, &params, &body, blocks, sharing.block() as u32)
     }
 
-    /// Returns the kernel's parameters.
-    fn parameters(&self, core: Core, spec: &Spec, functions: &[KernelFunction; 2]) -> Vec<Parameter> {
+    /// Returns the kernel's parameters. `option` is that of the core.
+    fn parameters(&self, option: Option<&str>, spec: &Spec, functions: &[KernelFunction]) -> Vec<Parameter> {
         let ChainPartition { rows, .. } = self;
         let compute = compute_type(spec);
         let mut all = Vec::new();
@@ -104,11 +143,6 @@ impl ChainPartition {
         }
         let steps = rows.steps.iter().enumerate().filter(|(_, step)| **step > 1);
         all.extend(steps.map(|(tensor, step)| i64_param(&format!("step{tensor}"), *step)));
-        let option = match core {
-            Core::Softmax => Some("scale"),
-            Core::RmsNorm | Core::LayerNorm => Some("eps"),
-            Core::Sum | Core::Mean => None,
-        };
         let real = |value: f64| Arg::real(compute, value);
         all.extend(option.map(|option| (format!("C {option}"), real(spec.attrs.number(option)))));
         for KernelFunction { prefix, constants, .. } in functions {
@@ -142,7 +176,7 @@ impl ChainPartition {
     }
 
     /// True if an input has one value for each row.
-    fn is_scalar(&self, spec: &Spec, input: usize) -> bool {
+    pub fn is_scalar(&self, spec: &Spec, input: usize) -> bool {
         self.rows.steps[spec.outputs.len() + input] == 0
     }
 
@@ -153,7 +187,7 @@ impl ChainPartition {
     }
 
     /// Returns the number of registers that a pack of each of these inputs takes.
-    fn registers(&self, spec: &Spec, inputs: &[usize]) -> u64 {
+    pub fn registers(&self, spec: &Spec, inputs: &[usize]) -> u64 {
         let of = |&input: &usize| self.sharing.registers(self.widths[input], spec.inputs[input].dtype);
         inputs.iter().map(of).sum()
     }
@@ -166,7 +200,7 @@ impl ChainPartition {
     }
 
     /// Returns text that loads `count` packs of each input, from pack `first` on.
-    fn loads(&self, spec: &Spec, inputs: &[usize], count: &str) -> String {
+    pub fn loads(&self, spec: &Spec, inputs: &[usize], count: &str) -> String {
         if inputs.is_empty() {
             return String::new();
         }
@@ -181,22 +215,30 @@ impl ChainPartition {
     }
 
     /// Returns the stride of a tensor along a row as text. The compiler folds a stride of 1.
-    fn step(&self, tensor: usize) -> String {
+    pub fn step(&self, tensor: usize) -> String {
         if self.rows.steps[tensor] == 1 { "1".to_owned() } else { format!("step{tensor}") }
     }
 
     /// Returns the call of a function for element `i` of a pack. `result` is the core's result; the function assigns
     /// its outputs to `targets`.
     fn call(&self, spec: &Spec, function: &KernelFunction, result: &str, targets: &[String]) -> String {
-        let argument = |&number: &usize| match number {
+        let argument = |number: usize| match number {
             0 => result.to_owned(),
             BEFORE => "v[k][i]".to_owned(),
             _ if self.is_scalar(spec, number - 1) => format!("s{}", number - 1),
             _ => format!("element(p{}[b], i)", number - 1),
         };
-        let constants = (0..function.constants.len()).map(|place| format!("{}{place}", function.prefix));
-        let all = function.inputs.iter().map(argument).chain(constants).chain(targets.iter().cloned());
-        format!("{}({})", function.name, all.collect::<Vec<_>>().join(", "))
+        function.call(argument, targets)
+    }
+
+    /// Returns text that loads these inputs in batches of packs, each followed by `work`, which receives the size of a batch.
+    pub fn in_batches(&self, spec: &Spec, inputs: &[usize], work: &dyn Fn(&str) -> String) -> String {
+        let count = self.batch(spec, inputs).to_string();
+        let loads = self.loads(spec, inputs, &count);
+        format!(
+            "_Pragma(\"unroll\") for (u32 first = 0; first < K; first += {count}) {{\n    {loads}{}  }}\n",
+            work(&count)
+        )
     }
 
     /// Returns text that computes the rows.
@@ -235,14 +277,7 @@ impl ChainPartition {
         let [early, late] = [before, behind].map(|function| self.loaded(spec, function));
         let both: Vec<usize> =
             early.iter().chain(late.iter().filter(|input| !early.contains(input))).copied().collect();
-        let in_batches = |inputs: &[usize], work: &dyn Fn(&str) -> String| {
-            let count = self.batch(spec, inputs).to_string();
-            let loads = self.loads(spec, inputs, &count);
-            format!(
-                "_Pragma(\"unroll\") for (u32 first = 0; first < K; first += {count}) {{\n    {loads}{}  }}\n",
-                work(&count)
-            )
-        };
+        let in_batches = |inputs: &[usize], work: &dyn Fn(&str) -> String| self.in_batches(spec, inputs, work);
         let leave = "  if (!live) return;\n";
         if whole && self.registers(spec, &both) * self.sharing.packs <= HELD {
             let loads = self.loads(spec, &both, "K");
@@ -280,11 +315,7 @@ fn functions(expression: &Expression) -> [KernelFunction; 2] {
     }
     let results: Vec<u16> = expression.outputs()[1..].iter().map(|&node| places[usize::from(node)]).collect();
     let (behind, behind_numbers) = behind.part(&results);
-    let function = |expression: Expression, name, prefix, inputs: Vec<usize>| {
-        let text = expression.c_function("__device__ inline", name, inputs.len());
-        KernelFunction { text, name, inputs, prefix, constants: expression.constants().to_vec() }
-    };
-    [function(before, "before", "b", numbers), function(behind, "behind", "c", behind_numbers)]
+    [KernelFunction::of(&before, "before", "b", numbers), KernelFunction::of(&behind, "behind", "c", behind_numbers)]
 }
 
 /// Kernel text: the packs of a batch, the largest element of a row, and the sum of exponentials relative to it.

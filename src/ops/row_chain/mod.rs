@@ -1,8 +1,9 @@
 //! Softmax, norms and sums of rows fused with elementwise expressions before and after them. Only fusion creates these
-//! operations; no file can name them.
+//! operations, and only gradients those of `sums`; no file can name them.
 
 mod accuracy;
 mod kernel;
+pub mod sums;
 
 use crate::base::named::named;
 

@@ -1,0 +1,115 @@
+//! Gradients by one operation that reads each row once, and the gradients of that operation.
+
+use std::sync::Arc;
+
+use super::super::row_chain::sums;
+use super::*;
+
+/// Adds the operation that computes an expression of sums along rows (`RowSums`), with outputs of these types and shapes. Returns its
+/// outputs; `None` if separate reductions divide the rows better.
+pub fn sums(
+    rule: &mut Backward,
+    expression: Expression,
+    inputs: &[TensorId],
+    outputs: &[(DType, Dims)],
+) -> Option<Vec<TensorId>> {
+    let tensors = inputs.iter().map(|&input| tensor(rule.tape.dtype(input), rule.tape.dims(input))).collect();
+    let results = outputs.iter().map(|&(dtype, dims)| tensor(dtype, dims)).collect();
+    let plain = Spec::new(&sums::ROW_SUMS, Attrs::default(), tensors, results);
+    let spec = Spec { expression: Some(Arc::new(expression)), ..plain };
+    if !sums::suits(&spec) {
+        return None;
+    }
+    let results: Vec<TensorId> = outputs.iter().map(|&(dtype, dims)| rule.tape.scratch(dtype, dims)).collect();
+    rule.tape.add(TapeOperation {
+        operation: spec.operation,
+        attrs: spec.attrs.clone(),
+        expression: spec.expression.as_deref().cloned(),
+        inputs: inputs.to_vec(),
+        outputs: results.clone(),
+        team: Team::ALONE,
+        together: None,
+        origin: rule.tape.origin,
+    });
+    Some(results)
+}
+
+/// A tensor without gaps.
+fn tensor(dtype: DType, dims: Dims) -> Tensor {
+    Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+}
+
+/// `row_sums`: computes the sums again, and passes the gradients of the results to the sums and those of the sums to their terms.
+pub fn row_sums(rule: &mut Backward, count: usize) -> Result<(), NoRule> {
+    let Some(expression) = rule.spec.expression.clone() else { return Ok(()) };
+    let (dims, compute) = (rule.spec.outputs[0].dims, rule.compute());
+    let last = dims.len() - 1;
+    let nodes = expression.outputs();
+    // The sums, then the inputs.
+    let mut values: Vec<TensorId> = Vec::new();
+    let mut terms = Vec::new();
+    for sum in 0..count {
+        let (term, used) = expression.part(&nodes[sum..=sum]);
+        let operands: Vec<TensorId> = used.iter().map(|&input| operand(rule, &values, count, input)).collect();
+        values.push(rule.reduced("sum", term.clone(), &operands, (dims, &[last]), compute));
+        terms.push((term, used));
+    }
+    values.extend((0..rule.spec.inputs.len()).map(|input| rule.stored(input)));
+    let mut slopes: Vec<Vec<TensorId>> = vec![Vec::new(); values.len()];
+    for output in 0..rule.spec.outputs.len() {
+        let Some(gradient) = rule.given(output) else { continue };
+        let (result, used) = expression.part(&nodes[count + output..=count + output]);
+        let of = (rule.spec.outputs[output].dtype, rule.spec.outputs[output].dims);
+        through(rule, ("map", &[]), (result, &used), &values, (gradient, of), &mut slopes)?;
+    }
+    let options = [("dims", Attr::Axes(vec![last as i64])), ("keepdim", Attr::Bool(true))];
+    for (sum, (term, used)) in terms.into_iter().enumerate().rev() {
+        let of = (compute, rule.tape.dims(values[sum]));
+        if let Some(gradient) = total(rule, &slopes[sum], values[sum]) {
+            through(rule, ("sum", &options), (term, &used), &values, (gradient, of), &mut slopes)?;
+        }
+    }
+    for input in 0..rule.spec.inputs.len() {
+        if let Some(gradient) = total(rule, &slopes[count + input], values[count + input]) {
+            rule.set(input, gradient);
+        }
+    }
+    Ok(())
+}
+
+/// An input of the expression of sums, of which those so far are known.
+fn operand(rule: &Backward, sums: &[TensorId], count: usize, input: usize) -> TensorId {
+    match input.checked_sub(count) {
+        None => sums[input],
+        Some(input) => rule.stored(input),
+    }
+}
+
+/// The sum of the gradients of a value; `None` if there are none.
+fn total(rule: &mut Backward, slopes: &[TensorId], value: TensorId) -> Option<TensorId> {
+    let of = (rule.tape.dtype(value), rule.tape.dims(value));
+    (!slopes.is_empty()).then(|| rule.tape.sum_of(slopes, of))
+}
+
+/// Adds the gradients of an operation's inputs, which are `used` of all values, to those of the values.
+fn through(
+    rule: &mut Backward,
+    (name, options): (&str, &[(&'static str, Attr)]),
+    (expression, used): (Expression, &[usize]),
+    values: &[TensorId],
+    (gradient, (dtype, dims)): (TensorId, (DType, Dims)),
+    slopes: &mut [Vec<TensorId>],
+) -> Result<(), NoRule> {
+    let operation = find(name).expect("the catalogue has maps and sums");
+    let inputs: Vec<TensorId> = used.iter().map(|&value| values[value]).collect();
+    let tensors = inputs.iter().map(|&input| tensor(rule.tape.dtype(input), rule.tape.dims(input))).collect();
+    let plain = Spec::new(operation, operation.signature().attrs(options), tensors, vec![tensor(dtype, dims)]);
+    let spec = Spec { expression: Some(Arc::new(expression)), ..plain };
+    let wanted = vec![true; inputs.len()];
+    let (result, given) = ([rule.tape.scratch(dtype, dims)], [Some(gradient)]);
+    let own = Backward::new(&spec, rule.tape, (&inputs, &result), &given, &wanted, None);
+    for (&value, gradient) in used.iter().zip(own.run()?) {
+        slopes[value].extend(gradient);
+    }
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! Sums along rows, each of which may depend on those before it, and functions of an element and of the sums, in one pass. Only
+//! gradients create this operation; no file can name it.
+
+use std::ops::Range;
+
+use super::super::ball::{Ball, Precision};
+use super::super::rows::HELD;
+use super::kernel::{ChainPartition, KernelFunction};
+use super::*;
+
+/// Sums along rows. The first inputs of the spec's expression are the sums, the others are the spec's inputs. Its first outputs are
+/// the terms of the sums, the others are the spec's outputs. Outputs with one value for each row follow those of the rows' shape.
+pub struct RowSums;
+
+/// The operation of sums along rows.
+pub static ROW_SUMS: RowSums = RowSums;
+
+/// Size of a register in bytes.
+const REGISTER: u64 = 4;
+
+/// Largest number of bytes of a pack, of which a thread holds two at least.
+const PACK_BYTES: u64 = 16;
+
+/// True if one block for each row keeps the device busy. Rows that are few and long are divided better by separate reductions.
+pub fn suits(spec: &Spec) -> bool {
+    partition(spec).keeps_busy()
+}
+
+/// Returns the number of sums.
+fn count(spec: &Spec) -> usize {
+    spec.expression.as_deref().map_or(0, |expression| expression.outputs().len() - spec.outputs.len())
+}
+
+/// Returns groups of consecutive sums that do not depend on each other, in order.
+fn levels(expression: &Expression, sums: usize) -> Vec<Range<usize>> {
+    let mut levels: Vec<Range<usize>> = Vec::new();
+    for sum in 0..sums {
+        let read = expression.part(&expression.outputs()[sum..=sum]).1;
+        match levels.last_mut() {
+            Some(level) if !read.iter().any(|input| level.contains(input)) => level.end = sum + 1,
+            _ => levels.push(sum..sum + 1),
+        }
+    }
+    levels
+}
+
+/// Returns the division of rows whose threads hold the elements of all inputs, as far as registers suffice.
+fn partition(spec: &Spec) -> ChainPartition {
+    let dims = spec.outputs[0].dims;
+    let is_row = |input: &&Tensor| input.dims.last() == dims.last();
+    let bytes: u64 = spec.inputs.iter().filter(is_row).map(|input| input.dtype.size()).sum();
+    let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
+    // Packs divide powers of two.
+    let held = 1 << (HELD * REGISTER / bytes.max(1)).max(1).ilog2();
+    let least = 2 * PACK_BYTES / spec.outputs[0].dtype.size();
+    ChainPartition::holding(spec, held.min(most).max(least))
+}
+
+impl Operation for RowSums {
+    fn signature(&self) -> &'static Signature {
+        const SIGNATURE: &Signature = &Signature {
+            name: "row_sums",
+            summary: "sums of rows, and functions of an element and of the sums of its row",
+            category: Category::RowWise,
+            inputs: &[Input::Expressions],
+            outputs: &OUTPUTS,
+            options: &[],
+        };
+        SIGNATURE
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        let outputs: Vec<Tensor> = call.outputs.iter().flatten().map(|output| output.tensor).collect();
+        let Some(first) = outputs.first() else {
+            return Err(OpError::NoTensor { op: call.operation.name(), at: call.span.into() });
+        };
+        call.needs_row_length(first.dims.last().copied().unwrap_or(0))?;
+        for (index, input) in call.inputs.iter().enumerate() {
+            if broadcast(input.tensor.dims, first.dims) != Some(first.dims) {
+                let has = format!("the result is {}", first.dims);
+                return Err(call.differs(0, has, index, format!("this is {}", input.tensor), "sizes have to agree"));
+            }
+        }
+        Ok(outputs.iter().map(|output| (output.dtype, output.dims)).collect())
+    }
+
+    fn outputs(&self, _: &Attrs, _: usize, given: usize) -> usize {
+        given.clamp(1, OUTPUTS.len())
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let (elements, expression) = (spec.outputs[0].elements() as f64, spec.expression.as_deref());
+        let rows = elements / spec.outputs[0].dims.last().map_or(1.0, |&length| length as f64);
+        let sums = count(spec) as f64;
+        let each = |count: fn(&Expression) -> u32| expression.map_or(0.0, |one| f64::from(count(one)) * elements);
+        let partition = partition(spec);
+        let mut cost = partition.cost(spec, sums * elements + each(Expression::flops));
+        cost.instructions = each(Expression::instructions) + sums * (PER_ELEMENT * elements + PER_ROW * rows);
+        cost.special = each(Expression::special);
+        cost
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        self.enclose(spec, inputs, outputs);
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        let Some(expression) = spec.expression.as_deref() else { return Vec::new() };
+        let (dims, sums, compute) = (spec.outputs[0].dims, count(spec), compute_type(spec));
+        let length = dims.last().map_or(1, |&length| length as usize);
+        let (elements, precision) = (outputs[0].len(), Precision::of(compute));
+        // The sums of each row that are known so far.
+        let mut totals = vec![Ball::exact(0.0); elements / length.max(1) * sums];
+        let mut balls = Vec::new();
+        for level in levels(expression, sums) {
+            let mut groups: Vec<Group> =
+                level.clone().map(|_| Group { terms: Vec::new(), radii: Vec::new(), compute }).collect();
+            let mut found = totals.clone();
+            visit(dims, &spec.inputs, inputs, elements, |index, values| {
+                let row = index / length;
+                let known = &totals[row * sums..][..sums];
+                expression.propagate(precision, |input| input_of(input, known, values), &mut balls);
+                for (sum, group) in level.clone().zip(&mut groups) {
+                    let ball = balls[usize::from(expression.outputs()[sum])];
+                    group.terms.push(ball.value);
+                    group.radii.push(ball.radius);
+                    if group.terms.len() == length {
+                        let value = Function::Sum.of(&group.terms);
+                        found[row * sums + sum] = Ball { value, radius: group.radius(Function::Sum, value) };
+                        group.terms.clear();
+                        group.radii.clear();
+                    }
+                }
+            });
+            totals = found;
+        }
+        let mut allowed: Vec<Vec<f64>> = outputs.iter().map(|output| vec![0.0; output.len()]).collect();
+        let is_row: Vec<bool> = spec.outputs.iter().map(|output| output.dims == dims).collect();
+        visit(dims, &spec.inputs, inputs, elements, |index, values| {
+            let row = index / length;
+            let known = &totals[row * sums..][..sums];
+            expression.propagate(precision, |input| input_of(input, known, values), &mut balls);
+            for (output, &node) in expression.outputs()[sums..].iter().enumerate() {
+                let (ball, place) = (balls[usize::from(node)], if is_row[output] { index } else { row });
+                (outputs[output][place], allowed[output][place]) = (ball.value, ball.radius);
+            }
+        });
+        allowed.into_iter().map(Tolerance::Within).collect()
+    }
+
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        check::broadcast_rows(spec).filter(|_| spec.outputs[0].dims.len() > 1)
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let expression = spec.expression.as_deref().expect("gradients make sums with an expression");
+        vec![SumKernel::of(spec, expression).launch(self.name(), spec)]
+    }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        let sums = count(rule.spec);
+        backward::row_sums(rule, sums)
+    }
+}
+
+/// The value of an input of the expression: a sum, or an element of a tensor.
+fn input_of(input: usize, sums: &[Ball], values: &[f64]) -> Ball {
+    match sums.get(input) {
+        Some(sum) => *sum,
+        None => Ball::exact(values[input - sums.len()]),
+    }
+}
+
+/// Calls `work` with the index of each element and the corresponding elements of all tensors.
+fn visit(dims: Dims, tensors: &[Tensor], inputs: &[&[f64]], count: usize, mut work: impl FnMut(usize, &[f64])) {
+    let mut elements = Vec::with_capacity(inputs.len());
+    visit_groups(dims, tensors, inputs, count, |places, inputs| {
+        for (place, index) in places.enumerate() {
+            elements.clear();
+            elements.extend(inputs.iter().map(|input| input[place]));
+            work(index, &elements);
+        }
+    });
+}
+
+/// The kernel of sums along rows. The threads of a row hold its elements in registers. If these do not suffice, each level of sums reads
+/// the row again.
+struct SumKernel {
+    partition: ChainPartition,
+    levels: Vec<Range<usize>>,
+    /// A function for the term of each sum, one for the outputs of the rows' shape, and one for each other output.
+    functions: Vec<KernelFunction>,
+    sums: usize,
+    /// Number of outputs of the rows' shape.
+    rows: usize,
+}
+
+impl SumKernel {
+    fn of(spec: &Spec, expression: &Expression) -> SumKernel {
+        let sums = count(spec);
+        let rows = spec.outputs.iter().filter(|output| output.dims == spec.outputs[0].dims).count();
+        let outputs = expression.outputs();
+        let parts = (0..sums).map(|sum| (&outputs[sum..=sum], format!("term{sum}"), format!("b{sum}_")));
+        let parts = parts.chain([(&outputs[sums..sums + rows], "element_of".to_owned(), "c".to_owned())]);
+        let more = (sums + rows..outputs.len())
+            .map(|place| (&outputs[place..=place], format!("row{place}"), format!("r{place}_")));
+        let functions = parts.chain(more).map(|(nodes, name, prefix)| {
+            let (part, inputs) = expression.part(nodes);
+            KernelFunction::of(&part, &name, &prefix, inputs)
+        });
+        let functions = functions.collect();
+        SumKernel { partition: partition(spec), levels: levels(expression, sums), functions, sums, rows }
+    }
+
+    /// Returns the inputs that a thread loads for functions: those with an element or a value per column.
+    fn loaded(&self, spec: &Spec, functions: Range<usize>) -> Vec<usize> {
+        let read = self.functions[functions].iter().flat_map(|function| &function.inputs);
+        let mut inputs: Vec<usize> = read.filter_map(|&number| number.checked_sub(self.sums)).collect();
+        inputs.retain(|&input| !self.partition.is_scalar(spec, input));
+        inputs.sort_unstable();
+        inputs.dedup();
+        inputs
+    }
+
+    /// Returns the call of a function for element `i` of pack `b`.
+    fn call(&self, spec: &Spec, function: usize, targets: &[String]) -> String {
+        let argument = |number: usize| match number.checked_sub(self.sums) {
+            None => format!("t{number}"),
+            Some(input) if self.partition.is_scalar(spec, input) => format!("s{input}"),
+            Some(input) => format!("element(p{input}[b], i)"),
+        };
+        self.functions[function].call(argument, targets)
+    }
+
+    fn launch(&self, name: &str, spec: &Spec) -> Launch {
+        let (partition, sums, rows) = (&self.partition, self.sums, self.rows);
+        let inputs = spec.inputs.len();
+        let all = self.loaded(spec, 0..sums + 1);
+        let is_held = partition.sharing.whole && partition.registers(spec, &all) * partition.sharing.packs <= HELD;
+        let add = |level: &Range<usize>, count: &str| {
+            let terms: String = level.clone().map(|sum| format!("t{sum} += {}; ", self.call(spec, sum, &[]))).collect();
+            format!("EACH_OF({count}) if (INSIDE(start)) {{ EACH {{ {terms}}} }}\n")
+        };
+        let targets: Vec<String> = (0..rows).map(|output| format!("o{output}[i]")).collect();
+        let assigned = match &*targets {
+            [only] => format!("{only} = {}", self.call(spec, sums, &[])),
+            _ => self.call(spec, sums, &targets),
+        };
+        let declared: String = (0..rows).map(|output| format!("C o{output}[V]; ")).collect();
+        let write = |output: usize| format!("write(a{}, {}, j, o{output}); ", inputs + output, partition.step(output));
+        let writes: String = (0..rows).map(write).collect();
+        let finish = |count: &str| {
+            format!("EACH_OF({count}) {{ {declared}EACH {assigned}; if (INSIDE(start)) {{ {writes}}} }}\n")
+        };
+        let pieces = |functions: Range<usize>, work: &dyn Fn(&str) -> String| match is_held {
+            true => format!("  {}", work("K")),
+            false => {
+                let batches = partition.in_batches(spec, &self.loaded(spec, functions), work);
+                format!("  for (u32 start = 0; start < n; start += T * K * V) {{\n    {batches}  }}\n")
+            }
+        };
+        let mut work = match is_held {
+            true => format!("  const u32 start = 0, first = 0;\n  {}\n", partition.loads(spec, &all, "K")),
+            false => String::new(),
+        };
+        for level in &self.levels {
+            work += &level.clone().map(|sum| format!("  C t{sum} = 0;\n")).collect::<String>();
+            work += &pieces(level.clone(), &|count| add(level, count));
+            work += &level.clone().map(|sum| format!("  t{sum} = across(t{sum}, Sum());\n")).collect::<String>();
+        }
+        work += "  if (!live) return;\n";
+        for (place, output) in (rows..spec.outputs.len()).enumerate() {
+            let value = self.call(spec, sums + 1 + place, &[]);
+            work += &format!("  if (lane == 0) store<C>(*a{}, {value});\n", inputs + output);
+        }
+        work += &pieces(sums..sums + 1, &finish);
+        partition.kernel(name, spec, (None, false), &self.functions, &work)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::formula::formula;
+    use super::*;
+
+    #[test]
+    fn sums_that_depend_on_each_other_are_apart() {
+        // The sums of x, of (x - sum)², and of x · y; then x · all of them.
+        let expression = formula(|[a, b, c, x, y]| [x, (x - a).square(), x * y, x * a * b * c]);
+        assert_eq!(levels(&expression, 3), [0..1, 1..3]);
+    }
+}
