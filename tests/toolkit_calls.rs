@@ -67,11 +67,11 @@ s[3]: 1 gemm 32×512×4096
     Workload {
         // Attention is 64 × for 8 sequences of 8 heads; its backward has one product of the first form and three of the second.
         // Between the products, PyTorch copies more, and adds the gradients of queries, keys and values by five calls; the
-        // gradient of a norm is one call there and five operations here.
+        // gradient of a norm is one call there and two operations here.
         path: "distributed/fsdp_tp",
         arguments: &[],
         calls: Some(176),
-        operations: 180,
+        operations: 144,
         waits: Some(4),
         issued: "compute: 4 gemm 4096×1536×512, 8 gemm 64 × 512×512×64, 16 gemm 64 × 512×64×512, 8 gemm 4096×512×512, \
                  8 gemm 4096×2048×512, 8 gemm 4096×512×2048, 4 gemm 4096×512×1536

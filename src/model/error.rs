@@ -568,7 +568,11 @@ impl ModelError {
         help: impl Into<String>,
     ) -> ModelError {
         let (function, expected, help) = (function.into(), expected.into(), Some(help.into()));
-        let found = format!("{given} {}", if given == 1 { "is" } else { "are" });
+        let found = match given {
+            0 => "none is".to_owned(),
+            1 => "1 is".to_owned(),
+            given => format!("{given} are"),
+        };
         ModelError::ArgumentCount { function, expected, found, at: at.into(), help }
     }
 

@@ -207,8 +207,10 @@ impl<'a> Analyzer<'a> {
 
     /// The first member of a family as it is written, such as `f[0]`.
     pub(super) fn first_label(&self, family: u32) -> String {
-        let label =
-            self.expansion.families[family as usize].order.first().map(|label| &self.program.labels[label.index()]);
+        // A family without members has no entry.
+        let members = self.expansion.families.get(family as usize);
+        let first = members.and_then(|family| family.order.first());
+        let label = first.map(|label| &self.program.labels[label.index()]);
         let name = label.and_then(|label| label.name).map_or("f", |name| self.names.name(name));
         let index: Vec<String> = label.iter().flat_map(|label| label.index.iter().map(i64::to_string)).collect();
         format!("{name}[{}]", index.join(", "))

@@ -22,12 +22,11 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::{CUcontext, CUdevice};
 
 use crate::backend::collective::Collectives;
-use crate::backend::gpu::rtc::NotCompiled;
 use crate::backend::gpu::tracer::Tracer;
 use crate::backend::gpu::{Api, NoDriver, check_index};
 use crate::backend::libraries::{NotOpened, SearchPaths, once, text};
 use crate::exec::ExecError;
-use crate::ops::KernelSource;
+use crate::ops::{KernelSource, NotCompiled};
 
 use counters::RangeProfiler;
 use cublaslt::CublasLt;

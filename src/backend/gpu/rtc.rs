@@ -128,15 +128,6 @@ impl Compiler {
     }
 }
 
-/// The reason why a kernel has no machine code.
-#[derive(Debug)]
-pub enum NotCompiled {
-    /// There is no compiler, in words.
-    NoCompiler(String),
-    /// The compiler refuses the code: its log.
-    Refused(String),
-}
-
 fn failed(call: &str, code: c_int) -> String {
     format!("{call} returned {code}")
 }

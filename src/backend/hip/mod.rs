@@ -26,12 +26,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::backend::collective::Collectives;
-use crate::backend::gpu::rtc::NotCompiled;
 use crate::backend::gpu::{Api, NoDriver, check_index};
 use crate::backend::libraries::{NotOpened, SearchPaths, once};
 use crate::base::threads::lock;
 use crate::exec::{ExecError, Fault};
-use crate::ops::KernelSource;
+use crate::ops::{KernelSource, NotCompiled};
 
 use driver::{HipDriver, no_device, number};
 use hipblaslt::HipblasLt;

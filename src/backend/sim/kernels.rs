@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::backend::gpu::rtc::NotCompiled;
 use crate::base::{Bytes, counted};
 use crate::config::Profile;
 use crate::exec::{ExecError, Image};
-use crate::ops::{Cost, KernelSource, Resources, UserKernel, user_kernel};
+use crate::ops::{Cost, KernelSource, NotCompiled, Resources, UserKernel, user_kernel};
 
 /// Compiles a kernel for the simulated device.
 pub type Compile = Arc<dyn Fn(&KernelSource) -> Result<Vec<u8>, NotCompiled> + Send + Sync>;

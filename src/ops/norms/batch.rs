@@ -45,9 +45,10 @@ fn moments(count: u64) -> Expression {
     })
 }
 
-/// Number of arithmetic operations for each element: both sums of its channel, then its normalization.
-pub(super) fn operations(spec: &Spec) -> [f64; 2] {
-    [f64::from(terms().flops()) + 2.0, f64::from(normalized(spec).flops())]
+/// Numbers of arithmetic operations: of both sums of each channel, and of the normalization.
+fn operations(spec: &Spec) -> [f64; 2] {
+    let each = [f64::from(terms().flops()) + 2.0, f64::from(normalized(spec).flops())];
+    each.map(|each| each * spec.inputs[0].elements() as f64)
 }
 
 /// Returns a normalized element as an expression of `x`, mean, variance, and weight and bias if present.
@@ -168,10 +169,12 @@ impl Operation for BatchNorm {
 
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
         if let Some(held) = HeldChannels::of(spec) {
-            return vec![held.cost(spec)];
+            return vec![Cost { flops: operations(spec).iter().sum(), ..held.cost(spec) }];
         }
         if let Some(columns) = Columns::of(spec) {
-            return columns.launch_costs(spec);
+            let [sums, normalization] = operations(spec);
+            let [adds, combines, normalizes] = columns.launch_costs(spec);
+            return vec![Cost { flops: sums, ..adds }, combines, Cost { flops: normalization, ..normalizes }];
         }
         let (x, expression) = (&spec.inputs[0], normalized(spec));
         let elements = x.elements() as f64;

@@ -7,7 +7,6 @@
 
 use super::super::kernel::{c_type, launch, param, u64_param};
 use super::super::occupancy::{CACHE, UNITS, WARP, resident_blocks, share_with};
-use super::batch::operations;
 use super::channel::{ChannelOperands, PUT};
 use super::*;
 
@@ -146,7 +145,8 @@ impl Columns {
         2 * compute_type(spec).size() * self.sums() * self.parts
     }
 
-    pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+    /// The costs of the three launches without arithmetic operations, which do not depend on the kernels.
+    pub fn launch_costs(&self, spec: &Spec) -> [Cost; 3] {
         let (x, elements) = (&spec.inputs[0], self.total as f64);
         let columns = (self.blocks() * self.threads() * self.pack) as f64;
         let reads = Traffic::of(x.space, x.bytes());
@@ -157,8 +157,7 @@ impl Columns {
             share: share_with(self.threads(), REGISTERS),
             ..Cost::default()
         };
-        let [summing, normalizing] = operations(spec).map(|each| each * elements);
-        let adds = Cost { flops: summing, read: reads, written: sums, ..pass };
+        let adds = Cost { read: reads, written: sums, ..pass };
         let combines = Cost {
             read: sums,
             written: Spec::bytes_of(&spec.outputs[1..]),
@@ -167,14 +166,13 @@ impl Columns {
             ..Cost::default()
         };
         let normalizes = Cost {
-            flops: normalizing,
             special: columns,
             read: Spec::bytes_of(&spec.inputs[1..]),
             written: Spec::bytes_of(&spec.outputs[..1]),
             reread: reads,
             ..pass
         };
-        vec![adds, combines, normalizes]
+        [adds, combines, normalizes]
     }
 
     pub fn launches(&self, spec: &Spec) -> Vec<Launch> {
