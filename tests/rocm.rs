@@ -260,13 +260,13 @@ fn inside() {
         let code = code.unwrap_or_else(|log| panic!("{} for {architecture}:\n{log}\n{}", source.name, source.text));
         assert!(!code.is_empty(), "{} is machine code", source.name);
     });
-    let unknown = hiprtc.compile(&sources[0], "gfx9999").expect_err("no such architecture");
+    let unknown = hiprtc.compile(&sources[0], "gfx9999").expect_err("no such architecture").to_string();
     assert!(unknown.contains("does not support gfx9999; it supports ") && unknown.contains("gfx90a"), "{unknown}");
     let broken = KernelSource {
         name: "broken".to_owned(),
         text: "extern \"C\" __global__ void broken() { nothing; }".into(),
         code: None,
     };
-    let log = hiprtc.compile(&broken, &architecture).expect_err("the text is wrong");
+    let log = hiprtc.compile(&broken, &architecture).expect_err("the text is wrong").to_string();
     assert!(log.contains("undeclared identifier"), "{log}");
 }

@@ -111,7 +111,7 @@ worker[2]: 10 gemm 2048×2048×2048
         path: "distributed/activation_ckpt",
         arguments: &[],
         calls: None,
-        operations: 161,
+        operations: 129,
         waits: None,
         issued: "forward: 8 gemm 2048×4096×1024, 8 gemm 2048×1024×4096, 4 copy 2048×1024
 recompute: 8 gemm 2048×4096×1024, 8 gemm 2048×1024×4096

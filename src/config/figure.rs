@@ -43,7 +43,7 @@ impl FigureUnit {
             FigureUnit::Count => {
                 ((1.0..=1e6).contains(&value) && value.fract() == 0.0, "a count is a whole number from 1 to 1000000")
             }
-            FigureUnit::Bytes => ((1e6..=1e15).contains(&value), "a size is 1e6 to 1e15 bytes"),
+            FigureUnit::Bytes => ((1e4..=1e15).contains(&value), "a size is 1e4 to 1e15 bytes"),
             FigureUnit::Nanoseconds => ((0.0..=1e9).contains(&value), "a time is 0 to 1e9 ns"),
         };
         (!is_good).then_some(why)

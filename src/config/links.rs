@@ -198,7 +198,7 @@ impl Links {
             let rising = table.times.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
             let positive = table.times.iter().all(|&(bytes, time)| bytes > 0.0 && time > 0.0 && time <= 1e12);
             if table.ranks < 2 || table.times.len() < 2 || !rising || !positive {
-                let why = "at least two sizes, which rise as their times do";
+                let why = "at least two sizes, which rise as their times do, and times up to 1e12 ns";
                 bad(&["tables", &index.to_string()], &name, table.times.len() as f64, why);
             }
         }

@@ -426,9 +426,9 @@ impl Profile {
             ("host_memory.value", &self.host_memory.value),
             ("collective_floor", &self.collective_floor),
         ];
-        let mut bad = |path: &[&str], value: f64, why: &str| {
+        let mut bad = |path: &[&str], value: String, why: &str| {
             let help = "the shipped profiles show usual values".to_owned();
-            let (name, value, why) = (path.join("."), value.to_string(), why.to_owned());
+            let (name, why) = (path.join("."), why.to_owned());
             mistakes.add(path, ConfigError::BadValue { name, value, why, help });
         };
         let peaks = [("host_to_device.peak", &self.host_to_device), ("device_to_host.peak", &self.device_to_host)];
@@ -437,12 +437,12 @@ impl Profile {
         let times = times.into_iter().map(|(name, figure)| (name, figure, Nanoseconds));
         for (name, figure, unit) in figures.into_iter().chain(peaks).chain(known).chain(times) {
             if let Some(why) = unit.refusal(figure.value()) {
-                bad(&name.split('.').collect::<Vec<_>>(), figure.value(), why);
+                bad(&name.split('.').collect::<Vec<_>>(), figure.value().to_string(), why);
             }
         }
         for (name, engines) in [("host_to_device", &self.host_to_device), ("device_to_host", &self.device_to_host)] {
             if engines.bandwidth.value().max(engines.link.value()) > engines.peak() {
-                bad(&[name, "peak"], engines.peak(), "no copy exceeds the peak of its link");
+                bad(&[name, "peak"], engines.peak().to_string(), "no copy exceeds the peak of its link");
             }
         }
         let types = ["f64", "f32", "tf32", "f16", "bf16", "f8", "i8"];
@@ -452,9 +452,10 @@ impl Profile {
         for (table, entries, name) in of_types.chain(["vector", "special"].map(|name| ("peak", &self.peak, name))) {
             let unit = if table == "peak" { PerSecond } else { Share };
             match entries.get(name) {
-                None => bad(&[table, name], 0.0, "it has to be there"),
+                None => bad(&[table, name], "left out".to_owned(), "the simulator needs it"),
                 Some(figure) => {
-                    unit.refusal(figure.value()).into_iter().for_each(|why| bad(&[table, name], figure.value(), why));
+                    let refusal = unit.refusal(figure.value());
+                    refusal.into_iter().for_each(|why| bad(&[table, name], figure.value().to_string(), why));
                 }
             }
         }

@@ -15,7 +15,9 @@ use crate::syntax::ast::*;
 use crate::syntax::walk::Child;
 
 use super::callee::{GRADIENT, MARKERS};
-use super::declared::{buffer_names, collect_labels, declared_names, locals, stream_name, word_parameter};
+use super::declared::{
+    buffer_names, collect_labels, declared_names, locals, names_module, stream_name, word_parameter,
+};
 use super::error::ModelError;
 use super::foreign_calls;
 use super::functions::{FUNCTIONS, unknown_function_help};
@@ -31,11 +33,6 @@ const BUILTINS: [(&str, &str); 3] = [
     ("world", "is the number of ranks"),
     ("iteration", "is the number of the iteration"),
 ];
-
-/// True for a name of a module: `blocks.width`.
-pub(super) fn names_module(name: &str) -> bool {
-    name.contains('.')
-}
 
 /// The mistakes in the names of a file.
 pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> Vec<ModelError> {

@@ -117,6 +117,21 @@ pub(super) fn declared_names(decl: &Decl) -> Vec<Name> {
     }
 }
 
+/// True for a name of a module: `blocks.width`.
+pub(super) fn names_module(name: &str) -> bool {
+    name.contains('.')
+}
+
+/// Whether a declaration comes from a module.
+pub(super) fn is_of_module(ast: &Ast, decl: &Decl) -> bool {
+    let name = match &decl.kind {
+        DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. } => *name,
+        DeclKind::Let(binding) => binding.name,
+        _ => return false,
+    };
+    names_module(ast.names.name(name.symbol))
+}
+
 /// Collects the labels of a block with their first locations: all labels, or only families.
 pub(super) fn collect_labels(block: &Block, families: bool, labels: &mut FxHashMap<Symbol, SrcSpan>) {
     walk::block(block, &mut |stmt| {

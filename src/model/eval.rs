@@ -278,7 +278,7 @@ impl Analyzer<'_> {
                 "a range, such as `0..n`, or a list" if matches!(found, Value::Number(_)) => {
                     Some("a number is not a range: write `0..n` for `n` turns")
                 }
-                "a list of groups of ranks" => Some(
+                "factors of a mesh" => Some(
                     "groups are the factors of a `mesh`: declare `mesh dp = world / 2, tp = 2`, and write `over tp`",
                 ),
                 "a tensor or a plain number" if matches!(found, Value::List(_)) => Some(unknown::LIST_OF_ELEMENTS),

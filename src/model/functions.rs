@@ -261,7 +261,7 @@ impl Analyzer<'_> {
             _ if computed => of_tensor(name),
             ("min" | "max" | "mean", [Value::List(_)]) => {
                 format!(
-                    "an empty list has no `{name}`: write a condition around it, such as `if len(list) > 0 {{ … }}`"
+                    "an empty list has no `{name}`: choose another value for it, `if len(list) > 0 {{ {name}(list) }} else {{ 0 }}`"
                 )
             }
             ("sum" | "mean", [Value::Number(_)]) => {

@@ -145,6 +145,9 @@ impl<'a> Analyzer<'a> {
         let (inputs, outputs) = params?;
         let args = self.kernel_order(&text, field("args"), &outputs)?;
         let entry = EntryParams { inputs: &inputs, outputs: &outputs, sizes: &sizes, args };
+        if !has_known_fields && field("source").is_none() && field("file").is_none() {
+            return None;
+        }
         let code = self.kernel_code((name, &text), (&field, file.as_ref(), triton.as_ref()), &entry)?;
         let fields = Fields {
             grid: grid?,

@@ -192,7 +192,7 @@ impl Analyzer<'_> {
         for item in items {
             match item {
                 Value::Group(group) => list.push(*group),
-                other => return self.wrong_type("a list of groups of ranks", other, at),
+                other => return self.wrong_type("factors of a mesh", other, at),
             }
         }
         if let [only] = *list {

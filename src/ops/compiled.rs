@@ -61,6 +61,17 @@ impl Resources {
     }
 }
 
+/// The reason why a kernel has no machine code.
+#[derive(Debug, thiserror::Error)]
+pub enum NotCompiled {
+    /// There is no compiler for the device, in words.
+    #[error("{0}")]
+    NoCompiler(String),
+    /// The compiler refuses the code: its log.
+    #[error("{0}")]
+    Refused(String),
+}
+
 /// Part of an SM's shared memory, in units of [`Cost::share`].
 pub fn shared_part(bytes: u64) -> u32 {
     part(bytes, UNIT_SHARED)

@@ -127,15 +127,6 @@ pub struct Kernel {
     pub without_clusters: bool,
 }
 
-/// The reason why a kernel has no machine code.
-#[derive(Debug)]
-pub enum NotCompiled {
-    /// There is no compiler, in words.
-    NoCompiler(String),
-    /// The compiler refuses the code: its log.
-    Refused(String),
-}
-
 /// The complete source text of a kernel. Equal texts are compiled once.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct KernelSource {

@@ -105,7 +105,7 @@ pub use collectives::{
     Batch, BatchMember, BusBytes, Team, assumes_size, bus_bytes, has_unknown_size, more_ranks, moves_unknown_size,
     parts,
 };
-pub use compiled::Resources;
+pub use compiled::{NotCompiled, Resources};
 pub use copies::{copied, is_whole_copy};
 pub use cost::{Cost, KnownCost, Tiling, Traffic};
 pub use error::OpError;
@@ -115,7 +115,7 @@ pub use launch::*;
 pub use layout::{broadcast_strides, collapse, contiguous_runs, offsets, reshaped};
 pub use live_rows::{LiveOperation, LiveRows, RowFact};
 pub use matrix::{MISSES, has_library_layout, loses_terms};
-pub use occupancy::{DEFAULT_SHARED, SECTOR, share};
+pub use occupancy::{DEFAULT_SHARED, SECTOR, UNIT_REGISTERS, WARP, share};
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use read::{DataFile, FilePart, file_part};
 pub use rewritten::{dims_order, keeps_order};

@@ -87,7 +87,7 @@ fn check(record: &RunRecord, variant: &Variant, expected: &ExpectationRecord) ->
         why: match reason {
             _ if kind == "passed" => String::new(),
             Some(reason) => format!("{reason} ({})", expected.place),
-            None => expected.place.clone(),
+            None => format!("{} ({})", expected.text, expected.place),
         },
         place: Some(expected.place.clone()),
         figures: String::new(),

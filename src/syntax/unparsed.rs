@@ -63,7 +63,10 @@ pub fn declared(text: &str) -> Vec<&str> {
                     && !is_lead
                     && !is_reserved(word)
                     && !says(index + 1, &["(", "."]);
-                let behind_word = index > 0 && is_word(index - 1) && !before_value(index - 1) && !before_value(index);
+                // What follows these words is used, not declared.
+                let uses = index > 0 && says(index - 1, &["expect", "require", "on", "after"]);
+                let behind_word =
+                    index > 0 && is_word(index - 1) && !uses && !before_value(index - 1) && !before_value(index);
                 // Names in `buffer a, b: f32[4]`, and outputs of an operation.
                 let listed = index > 0 && says(index - 1, &["->", ",", "["]) && (open.is_empty() || behind_arrow);
                 if alone || behind_word || listed || says(past_indices(&tokens, index + 1), &[":", "="]) {

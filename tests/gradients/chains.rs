@@ -1,6 +1,8 @@
 //! Definitions that chain several operations, by seed, and some that are written down.
 
+use aorta::backend::host::Host;
 use aorta::base::random::hash;
+use aorta::exec::LaunchMode;
 
 use super::{Case, Function, PLAIN, Part, judge};
 use crate::common::effort;
@@ -310,5 +312,25 @@ step {{
                 |a: &str, b: &str| vec![(Part::new(a, "f64", &[2, 3], None), Part::new(b, "f64", &[2, 3], None))];
             judge(&Case { text: text(forward, back), inputs: pair("x", "dx"), outputs: pair("y", "dy"), ranks });
         }
+    }
+}
+
+/// Gradients of `cross_entropy` do not lose precision where one class is nearly certain, whatever the size of the logits.
+#[test]
+fn a_class_that_is_nearly_certain() {
+    for (top, gap) in [(1000.0f64, 10.0f64), (30.0, 14.0), (10.0, 10.0), (-500.0, 12.0)] {
+        let text = format!(
+            "buffer x: f32[1, 2] = [[{top:.1}, {:.1}]]\nbuffer target: i64[1] = zeros\nbuffer dx: f32[1, 2]\n\
+             step {{\n  f: cross_entropy(x, target)\n  grad(f, 1 -> dx)\n}}\n",
+            top - gap
+        );
+        let (program, plan) = crate::common::planned(&text);
+        let found = crate::common::written(&program, &plan, &Host, None, LaunchMode::Stream, 1);
+        let dx = found.iter().find(|contents| contents.name == "dx").expect("it is written");
+        let [first, second] = [0, 4].map(|at| dx.dtype.load(&dx.bytes[at..at + 4]));
+        let other: f64 = (-gap).exp() / (1.0 + (-gap).exp());
+        assert!((second - other).abs() <= 1e-5 * other, "{second}, not {other}\n{text}");
+        // A probability near 1 is rounded by half a unit of its last place.
+        assert!((first + other).abs() <= 1e-7, "{first}, not {}\n{text}", -other);
     }
 }

@@ -182,7 +182,7 @@ impl Api for Cuda {
 
     fn compile(&self, source: &KernelSource) -> Result<Vec<u8>, String> {
         let nvrtc = self.nvrtc().map_err(|error| error.to_string())?;
-        nvrtc.compile(source, &self.architecture)
+        nvrtc.compile(source, &self.architecture).map_err(|reason| reason.to_string())
     }
 
     unsafe fn take_all_shared(&self, function: Function) -> Call<u32> {

@@ -56,7 +56,7 @@ fn versioned(stem: &str, driver_major: i32) -> Vec<String> {
 /// There is no compiler, or it refuses the code.
 pub fn compile(paths: &SearchPaths, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, NotCompiled> {
     let nvrtc = Nvrtc::open(paths, NEWEST).map_err(|error| NotCompiled::NoCompiler(error.to_string()))?;
-    nvrtc.compile(source, architecture).map_err(NotCompiled::Refused)
+    nvrtc.compile(source, architecture)
 }
 
 /// The error for a library that could not be opened. `install` is a shell command.

@@ -3,7 +3,7 @@
 use crate::backend::gpu::rtc::{Compiler, Names};
 use crate::backend::libraries::SearchPaths;
 use crate::exec::ExecError;
-use crate::ops::KernelSource;
+use crate::ops::{KernelSource, NotCompiled};
 
 static NAMES: Names = Names {
     version: "nvrtcVersion",
@@ -40,7 +40,7 @@ impl Nvrtc {
     }
 
     /// Compiles to machine code for `architecture`, such as `sm_90`. The error is the compiler's log.
-    pub fn compile(&self, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, String> {
+    pub fn compile(&self, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, NotCompiled> {
         self.0.compile(source, "cu", &[format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()])
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 
 use crate::backend::libraries::{NotOpened, Opened, functions};
 use crate::exec::ExecError;
-use crate::ops::KernelSource;
+use crate::ops::{KernelSource, NotCompiled};
 
 type Program = *mut c_void;
 
@@ -33,6 +33,9 @@ pub struct Compiler {
     version: (i32, i32),
 }
 
+/// Status of a text that does not compile, `NVRTC_ERROR_COMPILATION` and `HIPRTC_ERROR_COMPILATION`.
+const COMPILATION: c_int = 6;
+
 impl Compiler {
     /// Resolves the compiler's functions and queries its version. `missing` makes the error for a compiler that reports
     /// no version.
@@ -57,9 +60,10 @@ impl Compiler {
     }
 
     /// Compiles a kernel to machine code. `extension` is that of the file name under which messages show the source.
-    /// The error is the compiler's log.
-    pub fn compile(&self, source: &KernelSource, extension: &str, options: &[String]) -> Result<Vec<u8>, String> {
-        let terminated = |text: &str, what: &str| CString::new(text).map_err(|_| format!("{what} holds a NUL"));
+    pub fn compile(&self, source: &KernelSource, extension: &str, options: &[String]) -> Result<Vec<u8>, NotCompiled> {
+        let terminated = |text: &str, what: &str| {
+            CString::new(text).map_err(|_| NotCompiled::Refused(format!("{what} holds a NUL")))
+        };
         let text = terminated(&source.text, "the text")?;
         let name = terminated(&format!("{}.{extension}", source.name), "the name")?;
         let options: Vec<CString> =
@@ -72,12 +76,15 @@ impl Compiler {
         unsafe {
             let code = (table.create_program)(&mut program, text.as_ptr(), name.as_ptr(), 0, none, none);
             if code != 0 {
-                return Err(failed(table.names.create_program, code));
+                return Err(NotCompiled::NoCompiler(failed(table.names.create_program, code)));
             }
             let code = (table.compile_program)(program, options.len() as c_int, options.as_ptr());
             let result = match code {
-                0 => self.code(program),
-                code => Err(format!("{}\n{}", failed(table.names.compile_program, code), self.log(program))),
+                0 => self.code(program).map_err(NotCompiled::NoCompiler),
+                code => {
+                    let log = format!("{}\n{}", failed(table.names.compile_program, code), self.log(program));
+                    Err(if code == COMPILATION { NotCompiled::Refused(log) } else { NotCompiled::NoCompiler(log) })
+                }
             };
             (table.destroy_program)(&mut program);
             result

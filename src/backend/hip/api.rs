@@ -223,7 +223,7 @@ impl Api for Hip {
 
     fn compile(&self, source: &KernelSource) -> Result<Vec<u8>, String> {
         let hiprtc = self.hiprtc().map_err(|error| error.to_string())?;
-        hiprtc.compile(source, &self.architecture)
+        hiprtc.compile(source, &self.architecture).map_err(|reason| reason.to_string())
     }
 
     fn stream(&self, priority: Priority) -> Call<Stream> {

@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_char};
 use crate::backend::gpu::rtc::{Compiler, Names};
 use crate::backend::libraries::{NotOpened, Opened, SearchPaths, functions};
 use crate::exec::ExecError;
-use crate::ops::KernelSource;
+use crate::ops::{KernelSource, NotCompiled};
 
 use super::driver::versioned;
 
@@ -85,13 +85,13 @@ impl Hiprtc {
     }
 
     /// Compiles to machine code for `architecture`. The error is the compiler's log.
-    pub fn compile(&self, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, String> {
+    pub fn compile(&self, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, NotCompiled> {
         if !self.knows(architecture) {
-            return Err(format!(
+            return Err(NotCompiled::NoCompiler(format!(
                 "hipRTC {} does not support {architecture}; it supports {}",
                 self.version(),
                 self.architectures.join(", ")
-            ));
+            )));
         }
         let options = [format!("--offload-arch={architecture}"), "-std=c++17".to_owned()];
         self.compiler.compile(source, "hip", &options)

@@ -63,7 +63,7 @@ pub fn find(paths: &SearchPaths) -> Result<u32, NoDriver> {
 /// There is no compiler, or it refuses the code.
 pub fn compile(paths: &SearchPaths, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, NotCompiled> {
     let hiprtc = Hiprtc::open(paths, None, None).map_err(|error| NotCompiled::NoCompiler(error.to_string()))?;
-    hiprtc.compile(source, architecture).map_err(NotCompiled::Refused)
+    hiprtc.compile(source, architecture)
 }
 
 /// Path of the management library; an error if it lacks a function.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::{Bytes, counted};
 use crate::config::Profile;
 use crate::exec::{ExecError, Image};
-use crate::ops::{Cost, KernelSource, NotCompiled, Resources, UserKernel, user_kernel};
+use crate::ops::{Cost, KernelSource, NotCompiled, Resources, UNIT_REGISTERS, UserKernel, WARP, user_kernel};
 
 /// Compiles a kernel for the simulated device.
 pub type Compile = Arc<dyn Fn(&KernelSource) -> Result<Vec<u8>, NotCompiled> + Send + Sync>;
@@ -58,9 +58,18 @@ fn check_limits(kernel: &UserKernel, found: Option<&Resources>, profile: &Profil
     };
     let shared = u64::from(kernel.shared) + found.map_or(0, |found| u64::from(found.shared));
     if let Some(limit) = profile.block_shared().filter(|limit| shared > *limit) {
-        let why =
-            format!("a block needs {} of shared memory, and has {} on {}", Bytes(shared), Bytes(limit), profile.name);
+        let why = format!("a block needs {shared} bytes of shared memory, and has {limit} on {}", profile.name);
         return failed(why, "lower `shared`, or the arrays that the code declares".to_owned());
+    }
+    let threads = kernel.threads();
+    let registers = found.map_or(0, |found| u64::from(found.registers) * threads.next_multiple_of(WARP));
+    if profile.architecture.starts_with("sm_") && registers > UNIT_REGISTERS {
+        let why = format!(
+            "a block of {threads} threads needs {registers} registers, and an SM of {} has {UNIT_REGISTERS}",
+            profile.name
+        );
+        let help = format!("lower `block`, or write `__launch_bounds__({threads})` before the name of the function");
+        return failed(why, help);
     }
     Ok(())
 }

@@ -1,5 +1,8 @@
 //! Checks names in declarations of kernels and signatures.
 
+use rustc_hash::FxHashMap;
+
+use crate::base::{SrcSpan, Symbol};
 use crate::syntax::ast::*;
 
 use super::{Checker, Locals};
@@ -8,10 +11,12 @@ impl<'a> Checker<'a> {
     /// Checks the names of a definition's inputs and outputs.
     pub(super) fn signature(&mut self, signature: &'a Signature) {
         for list in [&signature.inputs, &signature.outputs] {
-            for (place, param) in list.iter().enumerate() {
+            let mut firsts: FxHashMap<Symbol, SrcSpan> = FxHashMap::default();
+            for param in list {
                 self.builtin(param.name);
-                if let Some(first) = list[..place].iter().find(|other| other.name.symbol == param.name.symbol) {
-                    self.redefined(param.name, first.name.span);
+                match firsts.get(&param.name.symbol).copied() {
+                    Some(first) => self.redefined(param.name, first),
+                    None => _ = firsts.insert(param.name.symbol, param.name.span),
                 }
             }
         }

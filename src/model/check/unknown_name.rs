@@ -2,9 +2,10 @@
 
 use crate::base::{DType, SrcSpan, Symbol};
 use crate::model::callee::GRADIENT;
+use crate::model::declared::is_of_module;
 use crate::model::error::ModelError;
 use crate::model::unknown::{self, NameRole};
-use crate::syntax::ast::{Call, StmtKind};
+use crate::syntax::ast::{Call, Decl, StmtKind};
 use crate::syntax::walk;
 
 use super::{BUILTINS, Checker};
@@ -81,12 +82,14 @@ impl Checker<'_> {
         ModelError::UnknownName { name, at: at.into(), help: Some(help) }
     }
 
-    /// Whether a loop of the file has a variable of that name.
+    /// Whether a loop of the file, and not of a module, has a variable of that name.
     fn is_of_a_loop(&self, symbol: Symbol) -> bool {
         let mut found = false;
-        walk::stmts(self.ast, &mut |stmt| {
-            found |= matches!(&stmt.kind, StmtKind::For { variable, .. } if variable.symbol == symbol);
-        });
+        for body in self.ast.decls.iter().filter(|decl| !is_of_module(self.ast, decl)).filter_map(Decl::body) {
+            walk::block(body, &mut |stmt| {
+                found |= matches!(&stmt.kind, StmtKind::For { variable, .. } if variable.symbol == symbol);
+            });
+        }
         found
     }
 

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::base::Symbol;
-use crate::model::check::names_module;
+use crate::model::declared::{is_of_module, names_module};
 use crate::model::program::Program;
 use crate::syntax::ast::*;
 use crate::syntax::walk;
@@ -16,30 +16,17 @@ const MAIN: &str = "main";
 /// Finds parameters, values, streams, buffers, definitions and their outputs that nothing names. If an argument of a `def` has the
 /// same name, its uses count for the outer name too, to avoid false warnings.
 pub(super) fn names(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarning>) {
-    let mut used: FxHashSet<Symbol> = FxHashSet::default();
     // A module does not see the names of the file that uses it.
-    for decl in ast.decls.iter().filter(|decl| !is_of_module(ast, decl)) {
-        walk::decl_exprs(decl, &mut |expr| match &expr.kind {
-            ExprKind::Name(symbol) => drop(used.insert(*symbol)),
-            ExprKind::Call { callee, .. } => drop(used.insert(callee.symbol)),
-            _ => {}
-        });
-        let Some(body) = decl.body() else { continue };
-        walk::block(body, &mut |stmt| {
-            if let StmtKind::Call(call) = &stmt.kind {
-                used.extend(call.callee.first().map(|callee| callee.symbol));
-            }
-        });
-    }
-    let mut check = |what: &'static str, name: Name| {
-        let text = ast.names.name(name.symbol);
-        // Other files may use the declarations of a module that this file does not use.
-        let of_module = names_module(text);
-        if !used.contains(&name.symbol) && !text.starts_with('_') && !of_module {
-            warnings.push(ModelWarning::Unused { what, name: text.to_owned(), at: name.span.into() });
-        }
-    };
+    let [own, of_modules] = [false, true].map(|of_module| uses(ast, of_module));
     for decl in &ast.decls {
+        let used = if is_of_module(ast, decl) { &of_modules } else { &own };
+        let mut check = |what: &'static str, name: Name| {
+            let text = ast.names.name(name.symbol);
+            // Other files may use the declarations of a module that this file does not use.
+            if !used.contains(&name.symbol) && !text.starts_with('_') && !names_module(text) {
+                warnings.push(ModelWarning::Unused { what, name: text.to_owned(), at: name.span.into() });
+            }
+        };
         match &decl.kind {
             DeclKind::Param { name, .. } => check("parameter", *name),
             DeclKind::Let(binding) => check("value", binding.name),
@@ -57,22 +44,32 @@ pub(super) fn names(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarnin
             DeclKind::Kernel { name, .. } => check("kernel", *name),
             _ => {}
         }
+        let Some(body) = decl.body() else { continue };
+        walk::block(body, &mut |stmt| match &stmt.kind {
+            StmtKind::Let(binding) => check("value", binding.name),
+            StmtKind::Buffer(buffer) => buffer.families.iter().for_each(|family| check("buffer", family.name)),
+            _ => {}
+        });
     }
-    walk::stmts(ast, &mut |stmt| match &stmt.kind {
-        StmtKind::Let(binding) => check("value", binding.name),
-        StmtKind::Buffer(buffer) => buffer.families.iter().for_each(|family| check("buffer", family.name)),
-        _ => {}
-    });
 }
 
-/// Whether a declaration comes from a module.
-fn is_of_module(ast: &Ast, decl: &Decl) -> bool {
-    let name = match &decl.kind {
-        DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. } => *name,
-        DeclKind::Let(binding) => binding.name,
-        _ => return false,
-    };
-    names_module(ast.names.name(name.symbol))
+/// The names that declarations of modules use, or those that all other declarations use.
+fn uses(ast: &Ast, of_module: bool) -> FxHashSet<Symbol> {
+    let mut used: FxHashSet<Symbol> = FxHashSet::default();
+    for decl in ast.decls.iter().filter(|decl| is_of_module(ast, decl) == of_module) {
+        walk::decl_exprs(decl, &mut |expr| match &expr.kind {
+            ExprKind::Name(symbol) => drop(used.insert(*symbol)),
+            ExprKind::Call { callee, .. } => drop(used.insert(callee.symbol)),
+            _ => {}
+        });
+        let Some(body) = decl.body() else { continue };
+        walk::block(body, &mut |stmt| {
+            if let StmtKind::Call(call) = &stmt.kind {
+                used.extend(call.callee.first().map(|callee| callee.symbol));
+            }
+        });
+    }
+    used
 }
 
 /// True if any operation runs on the stream [`MAIN`].

@@ -10,13 +10,16 @@ pub fn cross_entropy(rule: &mut Backward) -> Result<(), NoRule> {
     let classes = logits.dims[logits.dims.len() - 1];
     let (input, targets) = (rule.input(0), rule.input(1));
     let compute = logits.dtype.compute();
-    // The difference between a probability and its target can be small, so probabilities must not be rounded.
-    let total = rule.reduce("logsumexp", ([input], &[logits.dims.len() - 1]), compute, |[x]| x);
+    // The difference between a probability and its target can be small. A logarithm of the sum would round by a share of the
+    // largest logit, so the largest one and the sum stay apart.
+    let last = [logits.dims.len() - 1];
+    let top = rule.reduce("max", ([input], &last), compute, |[x]| x);
+    let total = rule.reduce("sum", ([input, top], &last), compute, |[x, top]| (x - top).apply(Unary::Exp));
     let [targets, gradient] = [targets, gradient].map(|value| rule.column(value));
     let [targets, numbers] = rule.comparable(targets, classes, Dims::from([classes]));
-    let all = [input, total, targets, numbers, gradient];
-    let found = rule.map(all, logits.dtype, |[x, total, target, class, gradient]| {
-        let probability = (x - total).apply(Unary::Exp);
+    let all = [input, top, total, targets, numbers, gradient];
+    let found = rule.map(all, logits.dtype, |[x, top, total, target, class, gradient]| {
+        let probability = (x - top).apply(Unary::Exp) / total;
         let constants = [0.0, ignored, classes as f64, smoothing / classes as f64, 1.0 - smoothing];
         let [zero, ignored, count, alike, certain] = constants.map(|value| target.constant(value));
         let own = target.equals(class).select(certain, zero);

@@ -150,12 +150,12 @@ impl<'a> Backward<'a> {
         converted
     }
 
-    /// Returns whole numbers, such as indices below `below`, and 0, 1, 2, … in these dimensions to compare them with, in the type of
-    /// the operation's arithmetic: kernels that read `i32` compute in `f64`. Numbers that the type cannot hold stay `i32`.
+    /// Returns whole numbers, such as indices below `below`, and 0, 1, 2, … in these dimensions to compare them with, in the type in
+    /// which the first input is computed: kernels that read `i32` compute in `f64`. Numbers that the type cannot hold stay `i32`.
     pub fn comparable(&mut self, numbers: TensorId, below: u64, dims: Dims) -> [TensorId; 2] {
         /// Numbers up to this one are exact in `f32`.
         const EXACT: u64 = 1 << 24;
-        let dtype = if below <= EXACT { self.compute() } else { DType::I32 };
+        let dtype = if below <= EXACT { self.spec.inputs[0].dtype.compute() } else { DType::I32 };
         let numbers = if below <= EXACT { self.convert(numbers, dtype) } else { numbers };
         [numbers, self.tape.numbers(dtype, dims)]
     }

@@ -141,7 +141,8 @@ fn norm_with(rule: &mut Backward, parts: &NormParts, known: Option<Statistics>) 
     };
     let by_z = operands.written(eps, &[], |terms, _| terms.gradient * terms.z);
     let alone = (Expression::identity(), vec![gradient]);
-    if others == axes && scale.is_some() && *centred && wants_input {
+    let averaged: Vec<usize> = axes.iter().copied().filter(|&axis| dims[axis] > 1).collect();
+    if others == averaged && scale.is_some() && *centred && wants_input {
         // The weight is constant where the norm averages, so that one sum serves the gradients of input and weight.
         let sums = [sum(rule, by_z, axes, compute), sum(rule, alone, axes, compute)];
         let share = 1.0 / axes.iter().map(|&axis| dims[axis]).product::<u64>() as f64;

@@ -270,7 +270,7 @@ pub fn product_cost(gemm: &launch::Gemm) -> Cost {
 
 /// Whether cuBLASLt may leave out the last terms of a sum if blocks share the depth: it does so for some depths of 16-bit types that are not
 /// multiples of 8, if the rows of both factors begin at multiples of 16 bytes. PyTorch's results on an H200 lack the same terms
-/// (docs/measurements/2026-11-28-lost-terms.md).
+/// (docs/measurements/2026-11-28-lost-terms.md). The cost of a product assumes it for all devices, since costs do not know the vendor.
 pub fn loses_terms(gemm: &launch::Gemm) -> bool {
     let is_aligned = |matrix: &launch::Matrix| {
         u64::from(matrix.align) >= ALIGNMENT && (matrix.row * matrix.dtype.size()).is_multiple_of(ALIGNMENT)

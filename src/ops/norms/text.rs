@@ -62,7 +62,7 @@ pub const UNSTAGE: &str = r#"  }
 /// the number of packs of a thread that fit: all of them if a block can have `ROOM` bytes, otherwise those of 48 KiB, and a
 /// thread reads its other packs again.
 pub const SHARED_ROW: &str = r#"
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ >= 900)
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 870 || (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200))
 #define HELD K
 #else
 #define HELD (ROOM <= 48 << 10 ? K : (48 << 10) / (T * V * sizeof(X)))

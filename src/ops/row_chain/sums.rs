@@ -70,7 +70,6 @@ impl Operation for RowSums {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_device()?;
         let outputs: Vec<Tensor> = call.outputs.iter().flatten().map(|output| output.tensor).collect();
         let Some(first) = outputs.first() else {
             return Err(OpError::NoTensor { op: call.operation.name(), at: call.span.into() });

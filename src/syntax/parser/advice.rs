@@ -200,12 +200,18 @@ fn colon(place: &FailurePoint) -> Option<String> {
     }
     let name = place.word_before();
     match place.lead() {
-        _ if place.rule == Rule::stmt_piece && place.before.ends_with(':') && place.is_joined => {
+        _ if place.rule == Rule::stmt_piece
+            && place.before.ends_with(':')
+            && place.is_joined
+            && !place.rest[1..].contains(':') =>
+        {
             let module = place.before.trim_end_matches(':');
             Some(format!("a point precedes the name in a module: `{module}.{}`", place.rest[1..].trim_end()))
         }
         _ if place.rule == Rule::stmt_piece && place.inside().is_none() => help("an operation has one label"),
-        "mesh" if place.expects("=") => Some(format!("a mesh has `=`: `{} ={}`", place.before, &place.rest[1..])),
+        "mesh" if place.expects("=") => {
+            Some(format!("a mesh has `=`: `{} ={}`", place.before, place.rest[1..].replace(':', " =")))
+        }
         "param" if place.before.contains(" in ") => {
             let (first, last) = (place.before.rsplit(' ').next().unwrap_or_default(), place.rest[1..].trim());
             Some(format!("a range of allowed values is written `in {first}..={last}`"))

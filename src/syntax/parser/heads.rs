@@ -152,7 +152,13 @@ fn surplus_word(place: &FailurePoint) -> String {
             format!("write `{before} after {behind} {{ … }}`")
         }
         _ if word == place.word_before() => "remove it: a block names its stream once".to_owned(),
-        _ => format!("remove `{rest}`, or write `{before} after {rest} {{ … }}` if the block waits for an operation"),
+        _ if rest
+            .split(',')
+            .all(|name| name.trim().split('[').next().is_some_and(|name| name.chars().all(is_word))) =>
+        {
+            format!("remove `{rest}`, or write `{before} after {rest} {{ … }}` if the block waits for an operation")
+        }
+        _ => format!("remove `{rest}`: a block names its stream, and `after` the operations that it waits for"),
     }
 }
 

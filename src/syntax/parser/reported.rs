@@ -439,7 +439,7 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             format!("the kind of a declaration is its first word: `{} {word}`", leading_word(behind))
         }
         _ => match suggest::nearest(word, DECLARATIONS) {
-            // Both are near, and every file has a step.
+            // The word is near both; a file that is no module needs a step.
             Some("setup") if suggest::nearest(word, ["step"]).is_some() && !declares(text, "step") => {
                 "did you mean `step`?".to_owned()
             }
