@@ -182,7 +182,7 @@ fn the_simulator_refuses_kernels_that_cannot_run() {
     let text = HEAD.replace("FIELD", "shared: 300KiB, file: \"k.cubin\"");
     let (code, printed) = run(&folder, &text, &[]);
     assert_eq!(code, Some(4), "{printed}");
-    assert!(printed.contains("cannot be launched: a block needs 308224 bytes of shared"), "{printed}");
+    assert!(printed.contains("cannot be launched: a block needs 307200 bytes of shared"), "{printed}");
     if nvrtc().is_none() {
         return;
     }

@@ -42,9 +42,16 @@ static CHAINS: [RowChain; 5] = [
     RowChain(Core::Mean),
 ];
 
-/// Instructions of a sum per element and per row.
+/// Instructions of a sum per element; per thread of a row, for its part of the sum; and per exchange among the threads of a warp, of which
+/// there is one for each halving of their number.
 const PER_ELEMENT: f64 = 2.0;
-const PER_ROW: f64 = 1000.0;
+const PER_THREAD: f64 = 10.0;
+const PER_EXCHANGE: f64 = 4.0;
+
+/// Instructions of a sum of a row by this many threads, besides those of each element.
+fn row_instructions(threads: u64) -> f64 {
+    threads as f64 * (PER_THREAD + PER_EXCHANGE * (threads.min(WARP) as f64).log2())
+}
 
 const OUTPUTS: [&str; 8] = ["y", "y2", "y3", "y4", "y5", "y6", "y7", "y8"];
 
@@ -186,7 +193,8 @@ impl Operation for RowChain {
             Some(plain) => plain.operation.cost(&plain),
             None => {
                 let rows = elements / spec.outputs[0].dims.last().map_or(1.0, |&length| length as f64);
-                let instructions = PER_ELEMENT * elements + PER_ROW * rows;
+                let of_row = row_instructions(ChainPartition::of(spec).sharing.threads);
+                let instructions = PER_ELEMENT * elements + of_row * rows;
                 Cost { flops: elements, instructions, ..Cost::default() }
             }
         };

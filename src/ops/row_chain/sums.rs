@@ -95,7 +95,8 @@ impl Operation for RowSums {
         let each = |count: fn(&Expression) -> u32| expression.map_or(0.0, |one| f64::from(count(one)) * elements);
         let partition = partition(spec);
         let mut cost = partition.cost(spec, sums * elements + each(Expression::flops));
-        cost.instructions = each(Expression::instructions) + sums * (PER_ELEMENT * elements + PER_ROW * rows);
+        let of_row = row_instructions(partition.sharing.threads);
+        cost.instructions = each(Expression::instructions) + sums * (PER_ELEMENT * elements + of_row * rows);
         cost.special = each(Expression::special);
         cost
     }
