@@ -64,7 +64,7 @@ impl Resources {
 /// The reason why a kernel has no machine code.
 #[derive(Debug, thiserror::Error)]
 pub enum NotCompiled {
-    /// There is no compiler for the device, in words.
+    /// The machine has no compiler for the device; the reason in words.
     #[error("{0}")]
     NoCompiler(String),
     /// The compiler refuses the code: its log.

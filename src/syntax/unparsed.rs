@@ -63,7 +63,7 @@ pub fn declared(text: &str) -> Vec<&str> {
                     && !is_lead
                     && !is_reserved(word)
                     && !says(index + 1, &["(", "."]);
-                // What follows these words is used, not declared.
+                // A word after one of these is used, not declared.
                 let uses = index > 0 && says(index - 1, &["expect", "require", "on", "after"]);
                 let behind_word =
                     index > 0 && is_word(index - 1) && !uses && !before_value(index - 1) && !before_value(index);

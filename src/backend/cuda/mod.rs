@@ -53,7 +53,7 @@ fn versioned(stem: &str, driver_major: i32) -> Vec<String> {
 ///
 /// # Errors
 ///
-/// There is no compiler, or it refuses the code.
+/// The machine has no compiler, or the compiler refuses the code.
 pub fn compile(paths: &SearchPaths, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, NotCompiled> {
     let nvrtc = Nvrtc::open(paths, NEWEST).map_err(|error| NotCompiled::NoCompiler(error.to_string()))?;
     nvrtc.compile(source, architecture)

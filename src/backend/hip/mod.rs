@@ -60,7 +60,7 @@ pub fn find(paths: &SearchPaths) -> Result<u32, NoDriver> {
 ///
 /// # Errors
 ///
-/// There is no compiler, or it refuses the code.
+/// The machine has no compiler, or the compiler refuses the code.
 pub fn compile(paths: &SearchPaths, source: &KernelSource, architecture: &str) -> Result<Vec<u8>, NotCompiled> {
     let hiprtc = Hiprtc::open(paths, None, None).map_err(|error| NotCompiled::NoCompiler(error.to_string()))?;
     hiprtc.compile(source, architecture)

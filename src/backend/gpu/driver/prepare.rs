@@ -507,7 +507,7 @@ fn workspace_bytes<A: Api>(api: &A, image: &Image, room: u64) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// All operations together have at most 64 ways, so that from 33 operations on none has two.
+    /// A program has at most 64 ways, which its operations share, so that from 33 operations on none has two.
     #[test]
     fn operations_share_the_ways_that_are_timed() {
         let each = [0, 1, 10, 11, 16, 17, 21, 22, 32, 33, 64, 65].map(ways_of_each);
