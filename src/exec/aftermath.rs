@@ -32,8 +32,8 @@ impl Session {
             .collect();
         let lane_states = match (self.stamped, lowered.observed) {
             _ if progress.iter().any(Option::is_some) => outline.lane_states(self.issued, &progress),
-            (Some(stamped), Some(first)) if stamped == iteration => outline.lane_states_by_stamps(iteration, |turn| {
-                let stamp = first + 2 * turn as u32;
+            (Some(stamped), Some(first)) if stamped == iteration => outline.lane_states_by_stamps(iteration, |index| {
+                let stamp = first + 2 * index as u32;
                 let mut reached = |stamp| driver.reached(stamp).unwrap_or(false);
                 (reached(stamp), reached(stamp + 1))
             }),

@@ -157,11 +157,11 @@ impl Session {
         let Some(first) = self.lowered.clock_stamps else { return Ok(None) };
         self.driver.synchronize().map_err(device)?;
         let mut samples: Vec<ClockSample> = Vec::with_capacity(SAMPLES);
-        for turn in 0..SAMPLES {
-            let stamp = if turn == 0 { reference } else { first + STAMPS - 1 };
+        for index in 0..SAMPLES {
+            let stamp = if index == 0 { reference } else { first + STAMPS - 1 };
             let Some((before, after)) = self.sample(stamp)? else { return Ok(None) };
             let (mut since, mut uncertainty) = (Nanos(0), Nanos(0));
-            if turn > 0 {
+            if index > 0 {
                 since = self.driver.elapsed(reference, stamp).map_err(device)?;
                 uncertainty = self.driver.uncertainty(since);
             }

@@ -257,7 +257,7 @@ pub trait Driver: Send {
     }
 
     /// Announces that the calling thread's following calls belong to the observed iteration with this number, or to none.
-    fn record_turn(&mut self, _turn: Option<u32>) {}
+    fn record_iteration(&mut self, _iteration: Option<u32>) {}
 
     /// Ends the recording and returns the records of this rank. Called once all ranks of the process are idle. The
     /// error is the reason in words why there are none.

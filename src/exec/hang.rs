@@ -98,10 +98,10 @@ impl CommandOutline {
         mut reached: impl FnMut(usize) -> (bool, bool),
     ) -> Vec<LaneState> {
         let mut positions: Vec<Option<LanePosition>> = vec![None; self.lanes.len()];
-        for (turn, StepLaunch { command, lane, .. }) in self.step(iteration).launches().enumerate() {
+        for (index, StepLaunch { command, lane, .. }) in self.step(iteration).launches().enumerate() {
             let position = &mut positions[lane as usize];
             if position.is_none()
-                && let (begun, false) = reached(turn)
+                && let (begun, false) = reached(index)
             {
                 *position = Some(LanePosition { iteration, command, begun });
             }

@@ -229,7 +229,7 @@ fn lower_period(rank: &RankSchedule, image: &mut Image, comms: &mut Comms) -> Ve
     image.events += schedule.events;
     image.crossings += program.crossings * schedule.period.len() as u32;
     let mut period = Vec::with_capacity(schedule.period.len());
-    for (turn, planned) in (0..).zip(&schedule.period) {
+    for (iteration, planned) in (0..).zip(&schedule.period) {
         let step = &program.cycle[planned.step];
         let mut commands = Vec::with_capacity(planned.commands.len());
         let mut ops = Vec::new();
@@ -262,7 +262,9 @@ fn lower_period(rank: &RankSchedule, image: &mut Image, comms: &mut Comms) -> Ve
                     let launches = &image.works[work as usize].launches;
                     let comm = comms.number(step.op(op).stream, launches);
                     let crossing = match (launches.first(), step.peer(op)) {
-                        (Some(Launch::Peer(_)), Some(peer)) => crossings + turn * program.crossings + peer.crossing,
+                        (Some(Launch::Peer(_)), Some(peer)) => {
+                            crossings + iteration * program.crossings + peer.crossing
+                        }
                         _ => NO_CROSSING,
                     };
                     let (lane, span) = (lane.0, step.op(op).span);

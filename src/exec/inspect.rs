@@ -132,8 +132,8 @@ impl CopyInserter<'_> {
         for command in std::mem::take(&mut step.commands) {
             commands.push(command);
             let ImageCommand::Launch { op, lane } = command else { continue };
-            let turn = launched.len();
-            let copies = self.launched((step.step, step.ops[turn]), op, result_uses[turn], &mut launched);
+            let index = launched.len();
+            let copies = self.launched((step.step, step.ops[index]), op, result_uses[index], &mut launched);
             commands.extend(copies.into_iter().map(|op| ImageCommand::Launch { op, lane }));
         }
         step.commands = commands;

@@ -39,12 +39,12 @@ impl Observation {
         if slots > MAX_OBSERVED_SLOTS {
             let apart = apart.max(slots.div_ceil(MAX_OBSERVED_SLOTS));
             let round = |time: u64| (0..=slots - apart).step_by(apart as usize).map(move |slot| time * slots + slot);
-            return (0..self.times).flat_map(round).map(|turn| first + turn).take(most).collect();
+            return (0..self.times).flat_map(round).map(|offset| first + offset).take(most).collect();
         }
         // Rounds of every `apart`-th iteration, each begun one iteration later, reach all slots with few iterations in between.
         let rounds = gcd(apart, slots);
-        let later = |turn: u64| if rounds > 1 { turn / (slots / rounds) } else { 0 };
-        (0..slots * self.times).map(|turn| first + turn * apart + later(turn)).take(most).collect()
+        let later = |index: u64| if rounds > 1 { index / (slots / rounds) } else { 0 };
+        (0..slots * self.times).map(|index| first + index * apart + later(index)).take(most).collect()
     }
 }
 
@@ -129,11 +129,11 @@ impl Session {
                     self.driver.watch_units();
                 }
                 let this = (issued == observed).then_some(timing);
-                let turn = this.filter(|timing| *timing == Timing::Records).map(|_| traces.len() as u32);
-                self.driver.record_turn(turn);
+                let recorded = this.filter(|timing| *timing == Timing::Records).map(|_| traces.len() as u32);
+                self.driver.record_iteration(recorded);
                 self.lead_in(mode, issued, this, true)?;
                 self.issue(mode, issued, this, (1, None))?;
-                self.driver.record_turn(None);
+                self.driver.record_iteration(None);
                 issued += 1;
             }
             let Some(time) = self.retire(mode, observed, control)? else { return Ok(traces) };

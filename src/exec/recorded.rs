@@ -13,7 +13,7 @@ use super::error::ExecError;
 use super::image::{ImageCommand, StepCommands};
 use super::observe::{Observation, Timing};
 use super::ranks::Ranks;
-use super::records::{self, Activity, TurnTimes};
+use super::records::{self, Activity, IterationTimes};
 use super::session::{LaunchMode, Session};
 use super::trace::{Span, Trace, TracedLaunch};
 
@@ -58,9 +58,9 @@ impl Session {
         if self.recording.graphs.iter().any(|(known, _)| *known == index) {
             return Ok(());
         }
-        self.driver.record_turn(Some(0));
+        self.driver.record_iteration(Some(0));
         let graph = self.capture_step(index, Some(Timing::Records));
-        self.driver.record_turn(None);
+        self.driver.record_iteration(None);
         self.recording.graphs.push((index, graph?));
         Ok(())
     }
@@ -82,7 +82,7 @@ impl Session {
         let ops = |index: &usize| outline.period[*index].launches().map(|launch| launch.op).collect();
         let times = records::correlate(&recorded, &indices.iter().map(ops).collect::<Vec<_>>())?;
         let mut described = BTreeSet::new();
-        let whole = |((index, trace), times): ((usize, Trace), TurnTimes)| {
+        let whole = |((index, trace), times): ((usize, Trace), IterationTimes)| {
             let parts = if described.insert(trace.slot) { &recorded.activities[..] } else { &[] };
             complete(trace, &times, (&outline.period[index], parts), overlapping)
         };
@@ -96,7 +96,7 @@ impl Session {
 /// reached it.
 fn complete(
     trace: Trace,
-    times: &TurnTimes,
+    times: &IterationTimes,
     (step, records): (&StepCommands, &[Activity]),
     overlapping: bool,
 ) -> Trace {

@@ -9,15 +9,15 @@ use crate::base::Nanos;
 
 use super::trace::KernelLaunch;
 
-/// The purpose of a launch call. `turn` is the number of the observed iteration within a pass, from 0.
+/// The purpose of a launch call. `iteration` is the number of the observed iteration within a pass, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// An operation, by its number in the image.
-    Operation { turn: u32, op: u32 },
+    Operation { iteration: u32, op: u32 },
     /// The launch of a graph, whose nodes belong to operations.
-    Graph { turn: u32 },
+    Graph { iteration: u32 },
     /// The kernel that holds the iteration: the iteration begins when it ends.
-    Gate { turn: u32 },
+    Gate { iteration: u32 },
 }
 
 /// A launch call with the correlation number that the vendor's library gave it.
@@ -66,7 +66,7 @@ pub struct Recorded {
 
 /// The times of an observed iteration, on the vendor's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TurnTimes {
+pub struct IterationTimes {
     /// First start and last end of each operation that left a record.
     pub ops: BTreeMap<u32, (u64, u64)>,
     /// Index in [`Recorded::activities`] of each record, with the operation that it belongs to.
@@ -75,31 +75,31 @@ pub struct TurnTimes {
     pub gate: Option<u64>,
 }
 
-/// Returns the times of the first `turns` observed iterations, whose operations are `ops` of each.
+/// Returns the times of the observed iterations. `ops` has the operations of each iteration.
 ///
 /// # Errors
 ///
 /// The records that are missing or have no time, in words. One missing record invalidates the whole pass, since the
 /// times of its operation would be wrong.
-pub fn correlate(recorded: &Recorded, ops: &[Vec<u32>]) -> Result<Vec<TurnTimes>, String> {
+pub fn correlate(recorded: &Recorded, ops: &[Vec<u32>]) -> Result<Vec<IterationTimes>, String> {
     if recorded.dropped > 0 {
         return Err(format!("{} records were dropped, since its buffers were full", recorded.dropped));
     }
     let causes: HashMap<u32, Cause> = recorded.launches.iter().map(|call| (call.correlation, call.cause)).collect();
     let nodes: HashMap<u64, u32> = recorded.nodes.iter().map(|node| (node.id, node.op)).collect();
-    let mut turns = vec![TurnTimes::default(); ops.len()];
+    let mut iterations = vec![IterationTimes::default(); ops.len()];
     let mut counts: Vec<BTreeMap<u32, u32>> = vec![BTreeMap::new(); ops.len()];
     for (index, activity) in recorded.activities.iter().enumerate() {
-        let (turn, op) = match causes.get(&activity.correlation) {
+        let (iteration, op) = match causes.get(&activity.correlation) {
             None => continue,
-            Some(&Cause::Operation { turn, op }) => (turn, Some(op)),
-            Some(&Cause::Gate { turn }) => (turn, None),
-            Some(&Cause::Graph { turn }) => match nodes.get(&activity.node) {
-                Some(&op) => (turn, Some(op)),
+            Some(&Cause::Operation { iteration, op }) => (iteration, Some(op)),
+            Some(&Cause::Gate { iteration }) => (iteration, None),
+            Some(&Cause::Graph { iteration }) => match nodes.get(&activity.node) {
+                Some(&op) => (iteration, Some(op)),
                 None => continue,
             },
         };
-        let Some(times) = turns.get_mut(turn as usize) else { continue };
+        let Some(times) = iterations.get_mut(iteration as usize) else { continue };
         if activity.start == 0 || activity.end < activity.start {
             return Err("a record has no time".to_owned());
         }
@@ -108,19 +108,19 @@ pub fn correlate(recorded: &Recorded, ops: &[Vec<u32>]) -> Result<Vec<TurnTimes>
             Some(op) => {
                 let (start, end) = times.ops.entry(op).or_insert((activity.start, activity.end));
                 (*start, *end) = ((*start).min(activity.start), (*end).max(activity.end));
-                *counts[turn as usize].entry(op).or_default() += 1;
+                *counts[iteration as usize].entry(op).or_default() += 1;
                 times.parts.push((op, index));
             }
         }
     }
     let least = |op: u32| recorded.least.get(op as usize).copied().unwrap_or(1);
-    let lacking = |(turn, ops): (&BTreeMap<u32, u32>, &Vec<u32>)| {
-        ops.iter().filter(|&&op| turn.get(&op).copied().unwrap_or(0) < least(op)).count()
+    let lacking = |(found, ops): (&BTreeMap<u32, u32>, &Vec<u32>)| {
+        ops.iter().filter(|&&op| found.get(&op).copied().unwrap_or(0) < least(op)).count()
     };
     let lost: usize = counts.iter().zip(ops).map(lacking).sum();
     let all: usize = ops.iter().map(Vec::len).sum();
     match lost {
-        0 => Ok(turns),
+        0 => Ok(iterations),
         lost => Err(format!("{lost} of {all} observed operations lack a record")),
     }
 }
@@ -136,7 +136,7 @@ pub struct IterationPosition {
     pub time: Nanos,
 }
 
-impl TurnTimes {
+impl IterationTimes {
     /// Converts the position of an iteration whose stamps are `time` apart; `None` without operations.
     ///
     /// The stamp at the end follows the last operation, and the one at the begin precedes the first, unless iterations

@@ -20,22 +20,22 @@ pub struct Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IssuedOp {
     /// Number of the iteration, counted from 1; 0 stands for a time before all iterations.
-    turn: u32,
+    number: u32,
     pub op: OpId,
 }
 
 impl IssuedOp {
     /// A value before every operation.
-    const NEVER: IssuedOp = IssuedOp { turn: 0, op: OpId(0) };
+    const NEVER: IssuedOp = IssuedOp { number: 0, op: OpId(0) };
 
     /// Returns an operation of an iteration, which is counted from 0.
     pub fn new(iteration: u32, op: OpId) -> IssuedOp {
-        IssuedOp { turn: iteration + 1, op }
+        IssuedOp { number: iteration + 1, op }
     }
 
     /// Number of the iteration, counted from 0.
     pub fn iteration(self) -> u32 {
-        self.turn - 1
+        self.number - 1
     }
 }
 

@@ -149,12 +149,12 @@ impl EventWalk<'_> {
         let index = iteration as usize % self.program.cycle.len();
         let step = &self.program.cycle[index];
         let graph = &self.plan.steps[index];
-        let turn = (iteration % self.depth) as usize;
+        let in_ring = (iteration % self.depth) as usize;
         if iteration >= self.depth {
-            self.clocks.complete(&self.under_way[turn].ends);
+            self.clocks.complete(&self.under_way[in_ring].ends);
         }
-        self.under_way[turn].places.clear();
-        self.under_way[turn].places.reserve(step.ops.len());
+        self.under_way[in_ring].places.clear();
+        self.under_way[in_ring].places.reserve(step.ops.len());
         let waiters = self.plan.waiters(index, self.depth, |step, op| self.lane(step, op).0);
         let mut across = graph.across.iter().peekable();
         let mut ends = LaneEnds::new(self.clocks.lengths().len());
@@ -198,7 +198,7 @@ impl EventWalk<'_> {
                     self.clocks.mark(lane.0, uses)
                 }
             };
-            self.under_way[turn].places.push(place);
+            self.under_way[in_ring].places.push(place);
             ends.add(place);
             placer.after(step, op, place);
             let event = self.events.of(iteration, op);
@@ -211,7 +211,7 @@ impl EventWalk<'_> {
             }
         }
         placer.end();
-        self.under_way[turn].ends = self.clocks.lengths();
+        self.under_way[in_ring].ends = self.clocks.lengths();
         let copy = iteration % self.depth;
         StepSchedule { step: index, copy, commands, used: ends.used(), leaves: ends.leaves() }
     }

@@ -34,7 +34,7 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
     groups.extend(on_host.into_iter().map(|stream| vec![stream]));
     groups.sort_by_key(|group| group[0]);
     let mut lane_of = vec![LaneId(0); streams.len()];
-    let mut used_queues: BTreeMap<Option<Priority>, u32> = BTreeMap::new();
+    let mut next_queues: BTreeMap<Option<Priority>, u32> = BTreeMap::new();
     let mut lanes = Vec::with_capacity(groups.len());
     let (queues, mut apart) = (topology.queues.max(1), 0);
     for group in groups {
@@ -50,9 +50,9 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
         } else {
             // A device assigns queues to streams round-robin. If a stream requests a queue, streams without work are
             // created before it until that queue is next.
-            let turn = used_queues.entry(topology.by_priority.then_some(priority)).or_insert(0);
-            let queue = asked.map_or(*turn, |asked| asked % queues);
-            *turn = (queue + 1) % queues;
+            let next_queue = next_queues.entry(topology.by_priority.then_some(priority)).or_insert(0);
+            let queue = asked.map_or(*next_queue, |asked| asked % queues);
+            *next_queue = (queue + 1) % queues;
             queue
         };
         lanes.push(Lane {
@@ -112,7 +112,7 @@ fn share(program: &Program, streams: &[usize], count: usize, groups: &mut Vec<Ve
 fn deal(streams: &[usize], count: usize, groups: &mut Vec<Vec<usize>>) {
     let first = groups.len();
     groups.extend((0..count.min(streams.len())).map(|_| Vec::new()));
-    for (turn, &stream) in streams.iter().enumerate() {
-        groups[first + turn % count].push(stream);
+    for (index, &stream) in streams.iter().enumerate() {
+        groups[first + index % count].push(stream);
     }
 }

@@ -189,7 +189,7 @@ struct AttentionDims<'a> {
 }
 
 /// Exchanges the last two dimensions.
-fn turned(sizes: Sizes) -> Sizes {
+fn transposed(sizes: Sizes) -> Sizes {
     [sizes[0], sizes[1], sizes[3], sizes[2]]
 }
 
@@ -204,11 +204,11 @@ impl<'a> AttentionDims<'a> {
         }
     }
 
-    /// Adds the operand with this number, transposed if `turn`.
-    fn operand(&self, graph: &mut Graph, place: usize, turn: bool) -> Call<GraphTensor> {
+    /// Adds the operand with this number, transposed if `is_transposed`.
+    fn operand(&self, graph: &mut Graph, place: usize, is_transposed: bool) -> Call<GraphTensor> {
         let tensor = self.attention.tensor(place);
         let (dims, strides) = (sizes(&tensor.dims), sizes(&tensor.strides));
-        let (dims, strides) = if turn { (turned(dims), turned(strides)) } else { (dims, strides) };
+        let (dims, strides) = if is_transposed { (transposed(dims), transposed(strides)) } else { (dims, strides) };
         graph.operand(dims, strides, Element::of(tensor.dtype))
     }
 
@@ -409,7 +409,7 @@ impl AttentionDims<'_> {
     ) -> Call {
         let [batch, heads, queries, keys] = self.scores;
         let strides = [heads * queries * keys, queries * keys, 1, keys];
-        let across = graph.inner_with(turned(self.scores), strides, self.element)?;
+        let across = graph.inner_with(transposed(self.scores), strides, self.element)?;
         graph.reshape(scores, across)?;
         let dims = sizes(&self.attention.tensor(place).dims);
         if dims[1] == heads {

@@ -339,8 +339,8 @@ impl<A: Api> Driver for GpuDriver<A> {
         Ok(name)
     }
 
-    fn record_turn(&mut self, turn: Option<u32>) {
-        self.recorder.iter_mut().for_each(|recorder| recorder.set_turn(turn));
+    fn record_iteration(&mut self, iteration: Option<u32>) {
+        self.recorder.iter_mut().for_each(|recorder| recorder.set_iteration(iteration));
     }
 
     fn end_records(&mut self) -> Result<Recorded, String> {

@@ -59,7 +59,7 @@ struct HostLane {
     /// Index in `works` of the operation under way.
     current: AtomicU32,
     /// Number of operations that the leader has begun, modulo 2^32.
-    turn: AtomicU32,
+    begun: AtomicU32,
     /// Number of threads besides the leader that are still busy with the operation.
     busy: AtomicU32,
     stop: AtomicBool,
@@ -109,7 +109,7 @@ impl HostLanes {
                 threads: lane.threads.map_or(1, |threads| threads.get()),
                 works,
                 current: AtomicU32::new(0),
-                turn: AtomicU32::new(0),
+                begun: AtomicU32::new(0),
                 busy: AtomicU32::new(0),
                 stop: AtomicBool::new(false),
                 failure: OnceLock::new(),
@@ -186,7 +186,7 @@ impl HostLane {
             self.word(self.request).store(0, Ordering::Relaxed);
             self.current.store(number - 1, Ordering::Relaxed);
             self.busy.store(self.threads - 1, Ordering::Relaxed);
-            self.turn.fetch_add(1, Ordering::Release);
+            self.begun.fetch_add(1, Ordering::Release);
             self.share(0, &mut room);
             if self.wait(|| (self.busy.load(Ordering::Acquire) == 0).then_some(())).is_none() {
                 return;
@@ -199,8 +199,8 @@ impl HostLane {
     fn help(&self, thread: u32) {
         let mut room = ThreadBuffers::for_all(&self.works);
         let mut seen = 0;
-        while let Some(turn) = self.wait(|| Some(self.turn.load(Ordering::Acquire)).filter(|&turn| turn != seen)) {
-            seen = turn;
+        while let Some(begun) = self.wait(|| Some(self.begun.load(Ordering::Acquire)).filter(|&begun| begun != seen)) {
+            seen = begun;
             self.share(thread, &mut room);
             self.busy.fetch_sub(1, Ordering::Release);
         }

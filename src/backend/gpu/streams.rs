@@ -22,7 +22,7 @@ pub fn make<A: Api>(api: &A, lanes: &[Lane], streams: &mut Vec<Stream>) -> Call<
 fn make_with<A: Api>(api: &A, lanes: &[Lane], streams: &mut Vec<Stream>, idle: &mut Vec<Stream>) -> Call<Vec<String>> {
     let topology = api.topology();
     // The hardware queue that the next stream of each pool gets.
-    let mut turns: BTreeMap<Option<Priority>, u32> = BTreeMap::new();
+    let mut next_queues: BTreeMap<Option<Priority>, u32> = BTreeMap::new();
     let mut notes = Vec::new();
     let asked = lanes.iter().any(|lane| lane.units.is_some());
     // Querying the device takes time, and most files request no units.
@@ -36,13 +36,13 @@ fn make_with<A: Api>(api: &A, lanes: &[Lane], streams: &mut Vec<Stream>, idle: &
         let (lane, part) = (&lanes[number], parts[number]);
         let counts = lane.threads.is_none() && (part.is_none() || !topology.units_apart);
         if counts {
-            let turn = turns.entry(topology.by_priority.then_some(lane.priority)).or_insert(0);
+            let next_queue = next_queues.entry(topology.by_priority.then_some(lane.priority)).or_insert(0);
             let before = idle.len();
-            while lane.queue_asked && *turn != lane.queue && idle.len() < before + topology.queues as usize {
+            while lane.queue_asked && *next_queue != lane.queue && idle.len() < before + topology.queues as usize {
                 idle.push(api.stream(lane.priority)?);
-                *turn = (*turn + 1) % topology.queues.max(1);
+                *next_queue = (*next_queue + 1) % topology.queues.max(1);
             }
-            *turn = (*turn + 1) % topology.queues.max(1);
+            *next_queue = (*next_queue + 1) % topology.queues.max(1);
         }
         let (Some(part), Some(units)) = (part, lane.units) else {
             streams.push(api.stream(lane.priority)?);

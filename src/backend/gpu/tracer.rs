@@ -31,7 +31,7 @@ pub trait Tracer: Send + Sync {
 pub struct Recorder {
     tracer: Arc<dyn Tracer>,
     least: Vec<u32>,
-    turn: Option<u32>,
+    iteration: Option<u32>,
     launches: Vec<NotedCall>,
     nodes: Vec<GraphNode>,
     ended: bool,
@@ -41,7 +41,7 @@ impl Recorder {
     /// Begins to record. `least` is the minimum number of records of each operation.
     pub fn begin(tracer: Arc<dyn Tracer>, least: Vec<u32>) -> Result<Recorder, String> {
         tracer.begin()?;
-        Ok(Recorder { tracer, least, turn: None, launches: Vec::new(), nodes: Vec::new(), ended: false })
+        Ok(Recorder { tracer, least, iteration: None, launches: Vec::new(), nodes: Vec::new(), ended: false })
     }
 
     /// Name of the library with its version.
@@ -50,41 +50,41 @@ impl Recorder {
     }
 
     /// Sets the observed iteration that the following calls belong to. Called on the thread that makes them.
-    pub fn set_turn(&mut self, turn: Option<u32>) {
-        if turn.is_none() && self.turn.is_some() {
+    pub fn set_iteration(&mut self, iteration: Option<u32>) {
+        if iteration.is_none() && self.iteration.is_some() {
             let (launches, nodes) = self.tracer.take_notes();
             self.launches.extend(launches);
             self.nodes.extend(nodes);
         }
-        self.turn = turn;
+        self.iteration = iteration;
     }
 
     /// Announces the calls of an operation.
     #[inline]
     pub fn begin_operation(&self, op: u32) {
-        if let Some(turn) = self.turn {
-            self.tracer.set_cause(Some(Cause::Operation { turn, op }));
+        if let Some(iteration) = self.iteration {
+            self.tracer.set_cause(Some(Cause::Operation { iteration, op }));
         }
     }
 
     /// Announces the launch of a graph.
     pub fn begin_graph(&self) {
-        if let Some(turn) = self.turn {
-            self.tracer.set_cause(Some(Cause::Graph { turn }));
+        if let Some(iteration) = self.iteration {
+            self.tracer.set_cause(Some(Cause::Graph { iteration }));
         }
     }
 
     /// Announces the launch of the kernel that holds an iteration.
     pub fn begin_gate(&self) {
-        if let Some(turn) = self.turn {
-            self.tracer.set_cause(Some(Cause::Gate { turn }));
+        if let Some(iteration) = self.iteration {
+            self.tracer.set_cause(Some(Cause::Gate { iteration }));
         }
     }
 
     /// Ends the announced calls.
     #[inline]
     pub fn end_calls(&self) {
-        if self.turn.is_some() {
+        if self.iteration.is_some() {
             self.tracer.set_cause(None);
         }
     }

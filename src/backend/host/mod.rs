@@ -69,7 +69,7 @@ struct CapturedGraph {
     commands: Vec<(u32, CapturedCommand)>,
 }
 
-/// A captured command of a lane. Events get their turn numbers when the graph is launched.
+/// A captured command of a lane. Events get the numbers of their recordings when the graph is launched.
 #[derive(Clone, Copy, Debug)]
 enum CapturedCommand {
     Run(u32),
@@ -84,7 +84,7 @@ struct HostDriver {
     threads: Vec<JoinHandle<()>>,
     /// For each event, the number of its recordings that were sent to lanes. The last two events are those of graph
     /// launches.
-    turns: Vec<u64>,
+    recorded: Vec<u64>,
     graphs: Vec<CapturedGraph>,
     capture: Option<CapturedGraph>,
     /// True if a command was sent to a lane since the last synchronization.
@@ -119,7 +119,7 @@ impl HostDriver {
         let mut driver = HostDriver {
             lanes: Vec::with_capacity(lanes),
             threads: Vec::with_capacity(lanes),
-            turns: vec![0; events],
+            recorded: vec![0; events],
             graphs: Vec::new(),
             capture: None,
             busy: false,
@@ -178,11 +178,11 @@ impl HostDriver {
         match command {
             CapturedCommand::Run(op) => self.send(lane, LaneCommand::Run(op)),
             CapturedCommand::Record(event) => {
-                self.turns[event as usize] += 1;
-                self.send(lane, LaneCommand::Record { event, turn: self.turns[event as usize] })
+                self.recorded[event as usize] += 1;
+                self.send(lane, LaneCommand::Record { event, count: self.recorded[event as usize] })
             }
             CapturedCommand::Wait(event) => {
-                self.send(lane, LaneCommand::Wait { event, turn: self.turns[event as usize] })
+                self.send(lane, LaneCommand::Wait { event, count: self.recorded[event as usize] })
             }
             CapturedCommand::Stamp(stamp) => {
                 self.shared.stamps[stamp as usize].clear();
@@ -278,7 +278,7 @@ impl Driver for HostDriver {
         let event = self.shared.image.events;
         for lane in 0..self.lanes.len() as u32 {
             self.execute(lane, CapturedCommand::Record(event))?;
-            self.shared.events[event as usize].wait(self.turns[event as usize]);
+            self.shared.events[event as usize].wait(self.recorded[event as usize]);
         }
         self.busy = false;
         Ok(())
@@ -289,7 +289,7 @@ impl Driver for HostDriver {
         let event = self.shared.image.events;
         self.execute(lane, CapturedCommand::Record(event))?;
         std::thread::sleep(std::time::Duration::from_millis(1));
-        Ok(self.shared.events[event as usize].has_reached(self.turns[event as usize]))
+        Ok(self.shared.events[event as usize].has_reached(self.recorded[event as usize]))
     }
 
     fn progress(&mut self, lane: u32) -> Option<LaneCompletion> {

@@ -18,14 +18,14 @@ use super::memory::HostMemory;
 #[derive(Clone, Copy, Debug)]
 pub enum LaneCommand {
     Run(u32),
-    /// Marks an event as recorded for the `turn`-th time, counted from 1.
+    /// Marks an event as recorded for the `count`-th time, counted from 1.
     Record {
         event: u32,
-        turn: u64,
+        count: u64,
     },
     Wait {
         event: u32,
-        turn: u64,
+        count: u64,
     },
     Stamp(u32),
     WaitStamp(u32),
@@ -34,26 +34,26 @@ pub enum LaneCommand {
 /// An event: counts how many times it has been recorded.
 #[derive(Debug, Default)]
 pub struct RecordedEvent {
-    turn: Mutex<u64>,
+    count: Mutex<u64>,
     changed: Condvar,
 }
 
 impl RecordedEvent {
-    fn reach(&self, turn: u64) {
-        let mut reached = lock(&self.turn);
-        *reached = (*reached).max(turn);
+    fn reach(&self, count: u64) {
+        let mut reached = lock(&self.count);
+        *reached = (*reached).max(count);
         self.changed.notify_all();
     }
 
-    /// Whether the event has been recorded `turn` times.
-    pub fn has_reached(&self, turn: u64) -> bool {
-        *lock(&self.turn) >= turn
+    /// Whether the event has been recorded `count` times.
+    pub fn has_reached(&self, count: u64) -> bool {
+        *lock(&self.count) >= count
     }
 
-    /// Blocks until the event has been recorded `turn` times.
-    pub fn wait(&self, turn: u64) {
-        let reached = lock(&self.turn);
-        let waited = self.changed.wait_while(reached, |reached| *reached < turn);
+    /// Blocks until the event has been recorded `count` times.
+    pub fn wait(&self, count: u64) {
+        let reached = lock(&self.count);
+        let waited = self.changed.wait_while(reached, |reached| *reached < count);
         drop(unpoisoned(waited));
     }
 }
@@ -142,8 +142,8 @@ pub fn work(shared: &Arc<RankState>, messages: &Receiver<LaneCommand>) {
                 lane_progress.ended.fetch_add(1, Ordering::Release);
                 lane_progress.running.store(false, Ordering::Release);
             }
-            LaneCommand::Record { event, turn } => shared.events[event as usize].reach(turn),
-            LaneCommand::Wait { event, turn } => shared.events[event as usize].wait(turn),
+            LaneCommand::Record { event, count } => shared.events[event as usize].reach(count),
+            LaneCommand::Wait { event, count } => shared.events[event as usize].wait(count),
             LaneCommand::Stamp(stamp) => shared.stamps[stamp as usize].reach(),
             LaneCommand::WaitStamp(stamp) => shared.stamps[stamp as usize].wait(),
         }

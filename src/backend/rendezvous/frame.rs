@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 
 use super::seal::{Seal, TAG};
 
-/// Bytes of a frame's header: kind, rank, turn, and the lengths of its text and its bytes.
+/// Bytes of a frame's header: kind, rank, number of the step, and the lengths of its text and its bytes.
 const HEAD: usize = 21;
 
 /// Error of a frame with a wrong tag.
@@ -69,7 +69,7 @@ pub struct Frame {
     /// The rank that the frame is about, or its sender.
     pub rank: u32,
     /// Number of the step, counted from 0.
-    pub turn: u64,
+    pub step_number: u64,
     /// Name of the step, or the reason for a failure.
     pub text: String,
     pub bytes: Vec<u8>,
@@ -77,8 +77,8 @@ pub struct Frame {
 
 impl Frame {
     /// Returns a frame without text and bytes.
-    pub fn new(kind: FrameKind, rank: u32, turn: u64) -> Frame {
-        Frame { kind, rank, turn, text: String::new(), bytes: Vec::new() }
+    pub fn new(kind: FrameKind, rank: u32, step_number: u64) -> Frame {
+        Frame { kind, rank, step_number, text: String::new(), bytes: Vec::new() }
     }
 
     /// Returns the frame with a text, which is cut to the maximum length.
@@ -94,11 +94,12 @@ impl Frame {
 
     /// Splits a frame into pieces of the maximum size, and the frame itself with the remaining bytes at the end.
     pub fn pieces(mut self) -> impl Iterator<Item = Frame> {
-        let (rank, turn) = (self.rank, self.turn);
+        let (rank, step_number) = (self.rank, self.step_number);
         let last = (self.bytes.len().div_ceil(BYTES).max(1) - 1) * BYTES;
         let left = self.bytes.split_off(last);
         let bytes = std::mem::replace(&mut self.bytes, left);
-        let piece = move |at| Frame::new(FrameKind::Piece, rank, turn).with_bytes(bytes[at..at + BYTES].to_vec());
+        let piece =
+            move |at| Frame::new(FrameKind::Piece, rank, step_number).with_bytes(bytes[at..at + BYTES].to_vec());
         (0..last).step_by(BYTES).map(piece).chain([self])
     }
 
@@ -111,7 +112,7 @@ impl Frame {
         let mut head = Vec::with_capacity(HEAD);
         head.push(self.kind as u8);
         head.extend(self.rank.to_le_bytes());
-        head.extend(self.turn.to_le_bytes());
+        head.extend(self.step_number.to_le_bytes());
         head.extend((self.text.len() as u32).to_le_bytes());
         head.extend((self.bytes.len() as u32).to_le_bytes());
         let body = [&head, self.text.as_bytes(), &self.bytes];
@@ -132,7 +133,7 @@ impl Frame {
         let mut rest = head.as_slice();
         let kind = usize::from(array::<1>(&mut rest)?[0]);
         let rank = u32::from_le_bytes(array(&mut rest)?);
-        let turn = u64::from_le_bytes(array(&mut rest)?);
+        let step_number = u64::from_le_bytes(array(&mut rest)?);
         let lengths = (u32::from_le_bytes(array(&mut rest)?), u32::from_le_bytes(array(&mut rest)?));
         let kind = *KINDS.get(kind).ok_or_else(|| io::Error::other("it sent a message of an unknown kind"))?;
         let text = exactly(from, lengths.0, TEXT)?;
@@ -142,7 +143,7 @@ impl Frame {
         }
         seal.advance();
         let text = String::from_utf8(text).map_err(|_| io::Error::other("it sent a text that is not UTF-8"))?;
-        Ok(Frame { kind, rank, turn, text, bytes })
+        Ok(Frame { kind, rank, step_number, text, bytes })
     }
 }
 
@@ -216,8 +217,9 @@ mod tests {
     /// Changing any bit of a frame is detected; a frame is accepted once, in its turn, and under its own key.
     #[test]
     fn an_altered_frame_is_refused() {
-        let frames =
-            [1, 2].map(|turn| Frame::new(FrameKind::Message, 3, turn).with_text("iterations").with_bytes(vec![9; 40]));
+        let frames = [1, 2].map(|step_number| {
+            Frame::new(FrameKind::Message, 3, step_number).with_text("iterations").with_bytes(vec![9; 40])
+        });
         let sent = written(&frames);
         let (first, second) = sent.split_at(sent.len() / 2);
         for bit in 0..first.len() * 8 {

@@ -161,7 +161,7 @@ struct ConnectionState {
     /// The first rank that was lost, and the reason; `None` while no rank is lost.
     lost: Option<(u32, String)>,
     /// Number of this process's next step, counted from 0.
-    turn: u64,
+    step_number: u64,
     /// Name of this process's last step; empty before the first.
     step: String,
     /// True if this process waits for others at its last step.
@@ -178,7 +178,7 @@ struct ConnectionState {
 impl ConnectionState {
     /// Wakes the thread that waits for a change.
     fn wake(&self) {
-        let failed = self.lost.is_some() || self.alarm.is_some_and(|(turn, _)| turn >= self.turn);
+        let failed = self.lost.is_some() || self.alarm.is_some_and(|(step_number, _)| step_number >= self.step_number);
         if let Some(flag) = self.watched.as_ref().filter(|_| failed) {
             flag.store(true, Ordering::Release);
         }
@@ -324,7 +324,7 @@ impl RendezvousState {
                         pieces.append(&mut frame.bytes);
                         self.put(from, frame.with_bytes(std::mem::take(&mut pieces)));
                     }
-                    FrameKind::Alarm => self.alarm(frame.turn, frame.rank),
+                    FrameKind::Alarm => self.alarm(frame.step_number, frame.rank),
                     FrameKind::Gone => self.note_lost(frame.rank, &frame.text, from),
                     FrameKind::Bye => {
                         lock(&self.state).finished.insert(from);
@@ -344,7 +344,7 @@ impl RendezvousState {
 
     /// Queues a message for the step that waits for it. If its sender has failed, all ranks are notified.
     fn put(self: &Arc<Self>, from: u32, frame: Frame) {
-        let (failed, turn) = (frame.kind == FrameKind::Failed, frame.turn);
+        let (failed, step_number) = (frame.kind == FrameKind::Failed, frame.step_number);
         let mut state = lock(&self.state);
         let inbox = state.inbox.entry(from).or_default();
         inbox.push_back(frame);
@@ -355,19 +355,19 @@ impl RendezvousState {
             self.note_lost(from, "it does not wait for the others: a bug of aorta", from);
         }
         if failed {
-            self.alarm(turn, from);
-            self.relay(&Frame::new(FrameKind::Alarm, from, turn), from);
+            self.alarm(step_number, from);
+            self.relay(&Frame::new(FrameKind::Alarm, from, step_number), from);
         }
     }
 
-    /// Notes that a rank has failed before step `turn`.
-    fn alarm(self: &Arc<Self>, turn: u64, rank: u32) {
+    /// Notes that a rank has failed before step `step_number`.
+    fn alarm(self: &Arc<Self>, step_number: u64, rank: u32) {
         let mut state = lock(&self.state);
-        state.alarm = state.alarm.max(Some((turn, rank)));
+        state.alarm = state.alarm.max(Some((step_number, rank)));
         state.wake();
-        if state.turn <= turn {
+        if state.step_number <= step_number {
             drop(state);
-            self.rescue_after(GRACE_OF_FAILURE, rank, "it failed", move |state| state.turn <= turn);
+            self.rescue_after(GRACE_OF_FAILURE, rank, "it failed", move |state| state.step_number <= step_number);
         }
     }
 
@@ -426,8 +426,8 @@ impl RendezvousState {
         }
     }
 
-    /// Waits for the frame of a rank at step `turn`.
-    fn next(self: &Arc<Self>, from: u32, turn: u64, what: &str) -> Result<Frame, ExecError> {
+    /// Waits for the frame of a rank at step `step_number`.
+    fn next(self: &Arc<Self>, from: u32, step_number: u64, what: &str) -> Result<Frame, ExecError> {
         let lost = |rank: u32, why: String| Err(ExecError::LostRank { rank, why });
         let since = Instant::now();
         let mut state = lock(&self.state);
@@ -436,7 +436,7 @@ impl RendezvousState {
                 return lost(*rank, why.clone());
             }
             if let Some(frame) = state.inbox.get_mut(&from).and_then(VecDeque::pop_front) {
-                if (frame.turn, frame.text.as_str()) != (turn, what) {
+                if (frame.step_number, frame.text.as_str()) != (step_number, what) {
                     let why =
                         format!("it is in the phase `{}`, and this process is in `{what}`: a bug of aorta", frame.text);
                     return lost(from, why);
@@ -460,16 +460,16 @@ impl RendezvousState {
     /// Rank 0's part of a step: receives all messages and sends the answer.
     fn collect(
         self: &Arc<Self>,
-        turn: u64,
+        step_number: u64,
         what: &str,
         message: &[u8],
         answer: &mut dyn FnMut(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Vec<u8>, ExecError> {
         let mut parts = vec![message.to_vec()];
         for &rank in self.links.keys() {
-            parts.push(self.next(rank, turn, what)?.bytes);
+            parts.push(self.next(rank, step_number, what)?.bytes);
         }
-        let all = Frame::new(FrameKind::Answer, 0, turn).with_text(what).with_bytes(answer(parts));
+        let all = Frame::new(FrameKind::Answer, 0, step_number).with_text(what).with_bytes(answer(parts));
         for &rank in self.links.keys() {
             self.send(rank, &all).map_err(|error| ExecError::LostRank { rank, why: reason(&error) })?;
         }
@@ -477,13 +477,19 @@ impl RendezvousState {
     }
 
     /// The other ranks' part of a step: sends the message and receives rank 0's answer.
-    fn ask_rank_0(self: &Arc<Self>, turn: u64, what: &str, message: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
+    fn ask_rank_0(
+        self: &Arc<Self>,
+        step_number: u64,
+        what: &str,
+        message: &[u8],
+        failed: bool,
+    ) -> Result<Vec<u8>, ExecError> {
         let lost = |why: String| ExecError::LostRank { rank: 0, why };
         let kind = if failed { FrameKind::Failed } else { FrameKind::Message };
-        let frame = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(message.to_vec());
+        let frame = Frame::new(kind, self.rank, step_number).with_text(what).with_bytes(message.to_vec());
         // If rank 0 cannot be reached, the thread that reads from it reports the reason.
         let sent = self.send(0, &frame);
-        let answer = self.next(0, turn, what)?;
+        let answer = self.next(0, step_number, what)?;
         sent.map_err(|error| lost(reason(&error)))?;
         Ok(answer.bytes)
     }
@@ -506,15 +512,15 @@ impl Peers for Rendezvous {
         answer: &mut dyn FnMut(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Vec<u8>, ExecError> {
         let shared = &self.shared;
-        let turn = shared.enter(what);
+        let step_number = shared.enter(what);
         shared.changed.notify_all();
         let answered = if shared.rank == 0 {
             if failed {
-                shared.relay(&Frame::new(FrameKind::Alarm, 0, turn), 0);
+                shared.relay(&Frame::new(FrameKind::Alarm, 0, step_number), 0);
             }
-            shared.collect(turn, what, message, answer)
+            shared.collect(step_number, what, message, answer)
         } else {
-            shared.ask_rank_0(turn, what, message, failed)
+            shared.ask_rank_0(step_number, what, message, failed)
         };
         lock(&shared.state).waiting = false;
         answered

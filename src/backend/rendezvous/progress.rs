@@ -10,7 +10,7 @@ use super::{ConnectionState, RendezvousState};
 /// Progress of another rank by its latest heartbeat.
 pub(super) struct HeartbeatProgress {
     /// Number of the rank's next step, counted from 0.
-    turn: u64,
+    step_number: u64,
     /// Progress counter of the rank's process.
     work: u64,
     /// True if the rank waits for others.
@@ -25,11 +25,11 @@ impl RendezvousState {
     /// Begins this process's next step, whose name is `what`. Returns its number.
     pub(super) fn enter(&self, what: &str) -> u64 {
         let mut state = lock(&self.state);
-        let turn = state.turn;
-        state.turn += 1;
+        let step_number = state.step_number;
+        state.step_number += 1;
         what.clone_into(&mut state.step);
         state.waiting = true;
-        turn
+        step_number
     }
 
     /// Returns a heartbeat: the number of the next step, the name of the last one, whether this rank waits, and its
@@ -38,7 +38,7 @@ impl RendezvousState {
         let work = self.work.get().map_or(0, |work| work());
         let mut bytes = vec![u8::from(state.waiting)];
         bytes.extend(work.to_le_bytes());
-        Frame::new(FrameKind::Heartbeat, self.rank, state.turn).with_text(&state.step).with_bytes(bytes)
+        Frame::new(FrameKind::Heartbeat, self.rank, state.step_number).with_text(&state.step).with_bytes(bytes)
     }
 
     /// Processes a heartbeat that another rank has sent.
@@ -47,12 +47,12 @@ impl RendezvousState {
         let Ok(work) = work.try_into().map(u64::from_le_bytes) else { return };
         let waiting = waiting[0] != 0;
         let mut state = lock(&self.state);
-        let known = state.progress.get(&from).map(|known| (known.turn, known.work, known.waiting));
+        let known = state.progress.get(&from).map(|known| (known.step_number, known.work, known.waiting));
         // Rank 0, while it waits, supervises the others itself, so it does not count as stuck.
-        let is_changed = known != Some((heartbeat.turn, work, waiting)) || (from == 0 && waiting);
+        let is_changed = known != Some((heartbeat.step_number, work, waiting)) || (from == 0 && waiting);
         if is_changed {
-            let (turn, step, since) = (heartbeat.turn, heartbeat.text.clone(), Instant::now());
-            state.progress.insert(from, HeartbeatProgress { turn, work, waiting, step, since });
+            let (step_number, step, since) = (heartbeat.step_number, heartbeat.text.clone(), Instant::now());
+            state.progress.insert(from, HeartbeatProgress { step_number, work, waiting, step, since });
         }
     }
 

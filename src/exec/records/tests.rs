@@ -42,8 +42,8 @@ fn run(program: &[Planned], begin: u64) -> Run {
     done
 }
 
-/// Records of `turns` iterations in the order of launch, with foreign records in between.
-fn recorded(program: &[Planned], turns: u32, graph: bool) -> (Recorded, Vec<Run>) {
+/// Records of `iterations` iterations in the order of launch, with foreign records in between.
+fn recorded(program: &[Planned], iterations: u32, graph: bool) -> (Recorded, Vec<Run>) {
     let mut recorded =
         Recorded { least: program.iter().map(|op| op.parts.len() as u32).collect(), ..Recorded::default() };
     let mut truth = Vec::new();
@@ -54,21 +54,23 @@ fn recorded(program: &[Planned], turns: u32, graph: bool) -> (Recorded, Vec<Run>
             program.iter().enumerate().flat_map(|(op, planned)| (0..planned.parts.len()).map(move |part| (op, part)));
         recorded.nodes = nodes.map(|(op, part)| GraphNode { id: node(op, part), op: op as u32 }).collect();
     }
-    for turn in 0..turns {
+    for iteration in 0..iterations {
         let times = run(program, begin);
         correlation += 1;
         recorded.activities.push(Activity { correlation, start: begin - 500, end: begin - 100, ..Activity::default() });
         if graph {
             correlation += 1;
-            recorded.launches.push(NotedCall { correlation, cause: Cause::Graph { turn } });
+            recorded.launches.push(NotedCall { correlation, cause: Cause::Graph { iteration } });
         } else {
-            recorded.launches.push(NotedCall { correlation, cause: Cause::Gate { turn } });
+            recorded.launches.push(NotedCall { correlation, cause: Cause::Gate { iteration } });
         }
         for (op, parts) in times.iter().enumerate() {
             for (part, &(start, end)) in parts.iter().enumerate() {
                 if !graph {
                     correlation += 1;
-                    recorded.launches.push(NotedCall { correlation, cause: Cause::Operation { turn, op: op as u32 } });
+                    recorded
+                        .launches
+                        .push(NotedCall { correlation, cause: Cause::Operation { iteration, op: op as u32 } });
                 }
                 let node = if graph { node(op, part) } else { 0 };
                 recorded.activities.push(Activity { correlation, node, start, end, ..Activity::default() });
@@ -82,8 +84,8 @@ fn recorded(program: &[Planned], turns: u32, graph: bool) -> (Recorded, Vec<Run>
     (recorded, truth)
 }
 
-fn ops(program: &[Planned], turns: u32) -> Vec<Vec<u32>> {
-    (0..turns).map(|_| (0..program.len() as u32).collect()).collect()
+fn ops(program: &[Planned], iterations: u32) -> Vec<Vec<u32>> {
+    (0..iterations).map(|_| (0..program.len() as u32).collect()).collect()
 }
 
 proptest! {
@@ -91,17 +93,17 @@ proptest! {
     #[test]
     fn each_operation_gets_its_own_times(
         program in programs(),
-        turns in 1u32..4,
+        iterations in 1u32..4,
         graph in any::<bool>(),
         seed in any::<u64>(),
     ) {
-        let (mut recorded, truth) = recorded(&program, turns, graph);
+        let (mut recorded, truth) = recorded(&program, iterations, graph);
         let mut state = seed | 1;
         recorded.activities.sort_by_cached_key(|_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             state >> 20
         });
-        let times = correlate(&recorded, &ops(&program, turns)).expect("nothing is missing");
+        let times = correlate(&recorded, &ops(&program, iterations)).expect("nothing is missing");
         for (times, truth) in times.iter().zip(&truth) {
             for (op, parts) in (0..).zip(truth) {
                 let (first, last) = (parts[0].0, parts[parts.len() - 1].1);
@@ -156,16 +158,16 @@ proptest! {
         let last = times.iter().flatten().map(|time| time.1).max().expect("it has operations");
         let first = times.iter().flatten().map(|time| time.0).min().expect("it has operations");
         let all = (0..).zip(&times).map(|(op, parts)| (op, (parts[0].0, parts[parts.len() - 1].1))).collect();
-        let turn = TurnTimes { ops: all, gate: gate.map(|gap| begin - gap), ..TurnTimes::default() };
+        let times = IterationTimes { ops: all, gate: gate.map(|gap| begin - gap), ..IterationTimes::default() };
         let time = Nanos((last + after - begin) as i64);
-        let placed = turn.place(time, false).expect("it has operations");
+        let placed = times.place(time, false).expect("it has operations");
         prop_assert!(placed.begin <= first as i64);
         prop_assert!(placed.begin + placed.time.0 >= last as i64);
         prop_assert!((placed.begin - begin as i64).abs() <= placed.error.0, "{placed:?}");
         prop_assert!(placed.error.0 <= (first - begin + after) as i64);
         // If the stamps are too close together because their clock is coarser, the iteration becomes as long as its
         // operations.
-        let short = turn.place(Nanos((last - first) as i64 / 2), false).expect("it has operations");
+        let short = times.place(Nanos((last - first) as i64 / 2), false).expect("it has operations");
         prop_assert_eq!((short.begin, short.time), (first as i64, Nanos((last - first) as i64)));
     }
 }

@@ -44,7 +44,7 @@ fn around(scene: &Scene, softmax: OpId) -> Option<Savings> {
         output: values,
         options: Vec::new(),
     };
-    ends.before_turns(scene, &mut chain);
+    ends.before_transposes(scene, &mut chain);
     let AttentionOperands { inputs, output, options } = ends;
     if chain.ops.iter().any(|&op| scene.stream(op) != scene.stream(values)) {
         return None;
@@ -100,9 +100,10 @@ struct AttentionOperands {
 }
 
 impl AttentionOperands {
-    /// Adds the transposes that move heads before positions, and back after the last product, if all four exist:
-    /// `attention` has an option for them.
-    fn before_turns(&mut self, scene: &Scene, chain: &mut AttentionChain) -> Option<()> {
+    /// Replaces the operands by those before the transposes that move heads before positions, and the output by that of the
+    /// transpose after the last product: `attention` has an option for this layout. Returns `None`, and changes nothing, unless
+    /// all four transposes exist.
+    fn before_transposes(&mut self, scene: &Scene, chain: &mut AttentionChain) -> Option<()> {
         let swaps = |op: OpId| {
             let order = dims_order(scene.spec(op)?)?;
             let mut heads: Vec<usize> = (0..order.len()).collect();
@@ -202,8 +203,8 @@ fn keys(scene: &Scene, scores: OpId, chain: &mut AttentionChain) -> Option<Input
         return Some(reader);
     }
     let op = scene.source(reader)?;
-    let turned = exchanges_last(scene.spec(op)?) && scene.reader(op) == Some(reader);
+    let is_transpose = exchanges_last(scene.spec(op)?) && scene.reader(op) == Some(reader);
     let same = scene.spec(scores)?.inputs[1].dims == scene.spec(op)?.outputs[0].dims;
-    (turned && same).then(|| chain.ops.push(op))?;
+    (is_transpose && same).then(|| chain.ops.push(op))?;
     Some(InputUse { op, input: 0 })
 }

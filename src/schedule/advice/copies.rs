@@ -9,7 +9,7 @@ use super::scene::{Savings, Scene, list};
 
 /// Finds needless copies.
 pub fn find(scene: &Scene) -> Vec<Savings> {
-    scene.step.ids().filter_map(|op| viewed(scene, op).or_else(|| turned(scene, op))).collect()
+    scene.step.ids().filter_map(|op| viewed(scene, op).or_else(|| transposed(scene, op))).collect()
 }
 
 /// The readers of a copy's result, if they can read the original in its place: all on the copy's stream, and before the
@@ -64,7 +64,7 @@ fn viewed(scene: &Scene, op: OpId) -> Option<Savings> {
 }
 
 /// A transpose whose readers are products, which can read the matrix without it by an option.
-fn turned(scene: &Scene, op: OpId) -> Option<Savings> {
+fn transposed(scene: &Scene, op: OpId) -> Option<Savings> {
     let spec = scene.spec(op).filter(|spec| exchanges_last(spec))?;
     let mut changes = vec![(op, None)];
     let mut options = Vec::new();
@@ -78,11 +78,11 @@ fn turned(scene: &Scene, op: OpId) -> Option<Savings> {
             return None;
         }
         inputs[reader.input] = spec.inputs[0];
-        let turned = product.with_option(name, value)?.on(inputs, scene.is_free(reader.op))?;
-        if !has_library_layout(&turned) {
+        let changed = product.with_option(name, value)?.on(inputs, scene.is_free(reader.op))?;
+        if !has_library_layout(&changed) {
             return None;
         }
-        changes.push((reader.op, Some(turned)));
+        changes.push((reader.op, Some(changed)));
         options.push(format!("`{name}: {value}`"));
     }
     options.dedup();

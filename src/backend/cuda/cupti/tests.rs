@@ -202,7 +202,7 @@ fn records_are_collected_and_everything_is_detached() {
     cupti.begin().expect("it attaches");
     cupti.begin().expect("it is attached");
     assert_eq!(lock(&ENABLED).len(), KINDS.len());
-    let cause = |op| Some(Cause::Operation { turn: 0, op });
+    let cause = |op| Some(Cause::Operation { iteration: 0, op });
     cupti.set_cause(cause(3));
     let own = [call(CONCURRENT_KERNEL, 0), call(MEMCPY, 0), call(MEMSET, 0), call(MEMCPY_PEER, 0)];
     cupti.set_cause(None);
@@ -218,7 +218,10 @@ fn records_are_collected_and_everything_is_detached() {
     node(NODE_CLONED, 31, 21);
     let (calls, mut nodes) = cupti.take_notes();
     nodes.sort_by_key(|node| node.id);
-    assert_eq!(calls, own.map(|correlation| NotedCall { correlation, cause: Cause::Operation { turn: 0, op: 3 } }));
+    assert_eq!(
+        calls,
+        own.map(|correlation| NotedCall { correlation, cause: Cause::Operation { iteration: 0, op: 3 } })
+    );
     assert_eq!(nodes, [11, 21, 31].map(|id| GraphNode { id, op: 4 }));
     assert!(cupti.take_notes().0.is_empty());
 
