@@ -23,7 +23,7 @@ pub struct SearchPaths {
 
 /// A loaded library, with the path or name under which it was found.
 #[derive(Clone, Copy, Debug)]
-pub struct Opened {
+pub struct OpenedLibrary {
     pub library: &'static Library,
     pub path: &'static str,
 }
@@ -71,14 +71,14 @@ pub fn once<T>(cell: &OnceLock<T>, open: impl FnOnce() -> Result<T, ExecError>) 
 
 impl SearchPaths {
     /// Loads the first of these file names that is found, in the order of the search paths.
-    pub fn open(&self, names: &[String]) -> Result<Opened, NotOpened> {
+    pub fn open(&self, names: &[String]) -> Result<OpenedLibrary, NotOpened> {
         first_that_loads(self.candidates(names))
     }
 
     /// Loads the newest library among these file names. A library in a folder that was given explicitly comes first,
     /// then one that the loader finds outside of its usual folders, then the one with the highest version. Files of
     /// unknown version come last, in the order of [`SearchPaths::open`].
-    pub fn open_newest(&self, names: &[String]) -> Result<Opened, NotOpened> {
+    pub fn open_newest(&self, names: &[String]) -> Result<OpenedLibrary, NotOpened> {
         first_that_loads(self.newest_first(names))
     }
 
@@ -145,7 +145,7 @@ fn numbers(text: &str) -> Option<Vec<u64>> {
 }
 
 /// Loads the first of these files that the loader accepts.
-fn first_that_loads(paths: Vec<PathBuf>) -> Result<Opened, NotOpened> {
+fn first_that_loads(paths: Vec<PathBuf>) -> Result<OpenedLibrary, NotOpened> {
     let mut broken = None;
     for path in paths {
         // Loading a path that does not exist is slow.
@@ -153,7 +153,7 @@ fn first_that_loads(paths: Vec<PathBuf>) -> Result<Opened, NotOpened> {
             continue;
         }
         match load(path.as_os_str()) {
-            Ok(library) => return Ok(Opened { library, path: leak(&path) }),
+            Ok(library) => return Ok(OpenedLibrary { library, path: leak(&path) }),
             // A plain name fails if the loader does not know it; an existing file must load.
             Err(why) if path.is_file() => drop(broken.get_or_insert(why)),
             Err(_) => {}
@@ -188,7 +188,7 @@ fn leak(path: &Path) -> &'static str {
     Box::leak(path.display().to_string().into_boxed_str())
 }
 
-impl Opened {
+impl OpenedLibrary {
     /// Loads the libraries in the same folder whose names have this prefix, for a library that later loads them by name
     /// without a folder.
     pub fn open_beside(&self, prefix: &str) {
@@ -255,7 +255,7 @@ macro_rules! functions {
         impl $name {
             /// Resolves every function; the error names a missing one.
             pub fn load(
-                opened: &$crate::backend::libraries::Opened,
+                opened: &$crate::backend::libraries::OpenedLibrary,
                 names: &'static $names,
             ) -> Result<Self, $crate::exec::ExecError> {
                 Ok($name {
@@ -290,7 +290,7 @@ macro_rules! functions {
 
         impl $name {
             /// Resolves every function; the error names a missing one.
-            pub fn load(opened: &$crate::backend::libraries::Opened) -> Result<Self, $crate::exec::ExecError> {
+            pub fn load(opened: &$crate::backend::libraries::OpenedLibrary) -> Result<Self, $crate::exec::ExecError> {
                 Ok($name {
                     $(
                         // SAFETY: the types are those of the vendor's header.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use clap::ValueEnum;
 
-use super::libraries::{Opened, SearchPaths};
+use super::libraries::{OpenedLibrary, SearchPaths};
 use crate::base::SrcSpan;
 
 type Push = unsafe extern "C" fn(*const c_char) -> c_int;
@@ -77,7 +77,7 @@ fn roctx(paths: &SearchPaths) -> Option<(Push, Pop)> {
 
 /// Functions that a profiler's library stores in the slots; `None` if the library cannot be loaded or stores none.
 fn nvtx(injection: &Path) -> Option<(Push, Pop)> {
-    let opened: Opened = SearchPaths::default().open(&[injection.to_str()?.to_owned()]).ok()?;
+    let opened: OpenedLibrary = SearchPaths::default().open(&[injection.to_str()?.to_owned()]).ok()?;
     // SAFETY: every library for NVTX exports the function with this type.
     let initialize: Initialize = unsafe { opened.find("InitializeInjectionNvtx2") }?;
     attach(initialize)

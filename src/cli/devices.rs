@@ -12,7 +12,7 @@ use crate::backend::hip::{self, Hip};
 use crate::backend::host::Host;
 use crate::base::Bytes;
 use crate::config::{Profile, Settings};
-use crate::exec::{Backend, ExecError, Queues, Timer};
+use crate::exec::{Backend, ExecError, QueueMapping, Timer};
 
 use super::{CliResult, DONE, backends, environment, output};
 
@@ -83,8 +83,8 @@ fn queues<A: Api>(text: &mut String, gpu: &Gpu<A>, streams: Option<u32>) {
         Ok(queues) => {
             let streams: usize = queues.predicted.iter().map(Vec::len).sum();
             *text += &format!("     queues of {streams} streams of normal priority, counted from 0\n");
-            *text += &format!("       predicted  {}\n", Queues::text(&queues.predicted));
-            *text += &format!("       probed     {}: {}\n", Queues::text(&queues.probed), queues.verdict());
+            *text += &format!("       predicted  {}\n", QueueMapping::text(&queues.predicted));
+            *text += &format!("       probed     {}: {}\n", QueueMapping::text(&queues.probed), queues.verdict());
             *text += &format!("       at once    {}\n", queues.at_once());
         }
         Err(error) => *text += &format!("     its queues could not be probed: {error}\n"),

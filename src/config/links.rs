@@ -34,7 +34,7 @@ pub struct Links {
     /// Time from the arrival of both ranks of a copy until the one that waits for the other's flag continues. A copy
     /// needs two flags.
     pub flag: SourcedFigure,
-    pub tables: Vec<Table>,
+    pub tables: Vec<CollectiveTimes>,
 }
 
 /// The link from one device to another.
@@ -81,7 +81,7 @@ pub struct Port {
 /// Measured times of a collective within a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Table {
+pub struct CollectiveTimes {
     /// Name of the collective: `all_reduce`, `all_gather`, `reduce_scatter` or `all_to_all`.
     #[serde(deserialize_with = "visible::read_line")]
     pub collective: String,

@@ -42,7 +42,7 @@ pub use figure::SourcedFigure;
 pub use format::format_ron;
 pub use kernelbench::{Level, Problem, problem_number};
 pub use kind::RonKind;
-pub use links::{Link, Links, Table, Wiring};
+pub use links::{CollectiveTimes, Link, Links, Wiring};
 pub use mistakes::Mistakes;
 pub use profile::{CopyEngines, GraphCosts, HostCosts, HostLink, Profile, QueueRule, Queues};
 pub use project::{PROJECT_FILE, Project};

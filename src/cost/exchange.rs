@@ -1,6 +1,6 @@
 //! Costs of collectives, sends and receives: durations from measured tables, and loads on links.
 
-use crate::config::{Link, Links, Table, Wiring};
+use crate::config::{CollectiveTimes, Link, Links, Wiring};
 use crate::ops::{Collective, CollectiveKind};
 
 /// Bytes of the all-reduce that models a barrier: one number per rank.
@@ -207,7 +207,7 @@ fn within(kind: CollectiveKind, bytes: f64, ranks: u32, links: &Links) -> (f64, 
 
 /// The table's time for a size. Between two sizes it is interpolated logarithmically; beyond the last it is
 /// proportional to the size.
-fn time(table: &Table, bytes: f64) -> f64 {
+fn time(table: &CollectiveTimes, bytes: f64) -> f64 {
     let times = &table.times;
     let (largest, slowest) = times[times.len() - 1];
     if bytes <= times[0].0 {

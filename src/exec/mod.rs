@@ -46,7 +46,7 @@ pub use inspect::{Inspected, Inspection, Launched, MatchBy, inspect};
 pub use observe::Observation;
 pub use peers::{MAX_MESSAGE, Peers, agree, gather};
 pub use prepare::{SessionOptions, prepare};
-pub use queues::Queues;
+pub use queues::QueueMapping;
 pub use rank_schedule::RankSchedule;
 pub use ranks::{RankSamples, Ranks, prepare_ranks};
 pub use recorded::ObservedBy;

@@ -5,24 +5,24 @@ type Groups = Vec<Vec<u32>>;
 
 /// Mapping of streams created one after the other on an otherwise idle device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Queues {
+pub struct QueueMapping {
     pub predicted: Groups,
     pub probed: Groups,
     /// Number of streams that can block at the same time before the next one is queued behind a blocked stream.
     pub at_once: u32,
 }
 
-impl Queues {
+impl QueueMapping {
     /// Predicts the mapping of a device that assigns streams to queues round-robin. Nothing is measured yet.
-    pub fn round_robin(streams: u32, queues: u32) -> Queues {
+    pub fn round_robin(streams: u32, queues: u32) -> QueueMapping {
         let queues = queues.clamp(1, streams.max(1));
         let streams_of = |queue: u32| (queue..streams).step_by(queues as usize).collect();
-        Queues { predicted: (0..queues).map(streams_of).collect(), probed: Groups::new(), at_once: 0 }
+        QueueMapping { predicted: (0..queues).map(streams_of).collect(), probed: Groups::new(), at_once: 0 }
     }
 
     /// Adds the measured mapping.
-    pub fn found(self, probed: Groups, at_once: u32) -> Queues {
-        Queues { probed, at_once, ..self }
+    pub fn found(self, probed: Groups, at_once: u32) -> QueueMapping {
+        QueueMapping { probed, at_once, ..self }
     }
 
     /// Describes how many streams run concurrently: `4 streams, as predicted`.
@@ -68,19 +68,19 @@ mod tests {
 
     #[test]
     fn a_prediction_is_compared_with_what_was_found() {
-        let predicted = || Queues::round_robin(6, 4);
+        let predicted = || QueueMapping::round_robin(6, 4);
         assert_eq!(predicted().predicted, [vec![0, 4], vec![1, 5], vec![2], vec![3]]);
         let verdict =
             |probed: &[&[u32]]| predicted().found(probed.iter().map(|group| group.to_vec()).collect(), 4).verdict();
         assert_eq!(verdict(&[&[0, 4], &[1, 5], &[2], &[3]]), "as predicted");
         assert_eq!(verdict(&[&[0], &[1, 5], &[2, 4], &[3]]), "as many on each queue as predicted, but others");
         assert_eq!(verdict(&[&[0], &[1], &[2], &[3], &[4], &[5]]), "not as predicted");
-        assert_eq!(Queues::text(&predicted().predicted), "4 queues; 0 with 4, 1 with 5");
+        assert_eq!(QueueMapping::text(&predicted().predicted), "4 queues; 0 with 4, 1 with 5");
         let at_once = |found| predicted().found(Vec::new(), found).at_once();
         assert_eq!(at_once(4), "4 streams, as predicted");
         assert_eq!(at_once(1), "1 stream, 4 predicted");
         assert_eq!(at_once(6), "6 streams at least, 4 predicted");
-        assert_eq!(Queues::round_robin(2, 8).found(Vec::new(), 2).at_once(), "2 streams at least, as predicted");
-        assert_eq!(Queues::text(&Queues::round_robin(2, 8).predicted), "2 queues; none share one");
+        assert_eq!(QueueMapping::round_robin(2, 8).found(Vec::new(), 2).at_once(), "2 streams at least, as predicted");
+        assert_eq!(QueueMapping::text(&QueueMapping::round_robin(2, 8).predicted), "2 queues; none share one");
     }
 }

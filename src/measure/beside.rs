@@ -22,7 +22,7 @@ const MOST: f64 = 0.5;
 /// Without a run on one stream, the reference is the time of equal operations that run beside no waiting one. `None`
 /// without such kernels or without a reference.
 pub fn waiting(subject: &Subject) -> Option<BesideRecord> {
-    let mut beside: Vec<(Kernel, f64)> = Vec::new();
+    let mut beside: Vec<(ObservedKernel, f64)> = Vec::new();
     let mut apart: BTreeMap<SpecId, Vec<f64>> = BTreeMap::new();
     for iteration in subject.iterations {
         let waits = waits(subject, iteration);
@@ -39,7 +39,7 @@ pub fn waiting(subject: &Subject) -> Option<BesideRecord> {
     }
     let medians: BTreeMap<SpecId, f64> =
         apart.iter().filter_map(|(spec, times)| Some((*spec, Summary::of(times)?.p50))).collect();
-    let expected = |kernel: &Kernel| kernel.alone.or_else(|| medians.get(&kernel.spec).copied());
+    let expected = |kernel: &ObservedKernel| kernel.alone.or_else(|| medians.get(&kernel.spec).copied());
     let known = beside.iter().filter_map(|(kernel, time)| Some((*time, expected(kernel)?)));
     let (count, time, without) =
         known.fold((0, 0.0, 0.0), |sum, (time, without)| (sum.0 + 1, sum.1 + time, sum.2 + without));
@@ -48,17 +48,17 @@ pub fn waiting(subject: &Subject) -> Option<BesideRecord> {
 }
 
 /// A kernel of an iteration.
-struct Kernel {
+struct ObservedKernel {
     spec: SpecId,
     /// Duration of the kernel alone, in ns; `None` without a run on one stream.
     alone: Option<f64>,
 }
 
-fn kernel(subject: &Subject, span: &Span) -> Option<Kernel> {
+fn kernel(subject: &Subject, span: &Span) -> Option<ObservedKernel> {
     let OpKind::Run(spec) = subject.program.cycle[subject.step].op(span.op).kind else { return None };
     let category = subject.program.spec(spec).operation.category();
     let alone = subject.alone.and_then(|alone| alone.of(subject.step, span.op));
-    (computes(category) && span.duration() > Nanos(0)).then_some(Kernel { spec, alone })
+    (computes(category) && span.duration() > Nanos(0)).then_some(ObservedKernel { spec, alone })
 }
 
 /// Intervals in which some collective, send or receive waits for another rank.

@@ -9,7 +9,7 @@ pub struct Copy;
 
 /// The implementation of a copy within a device, or between device and host.
 enum CopyMethod {
-    Engine(super::launch::Copy),
+    Engine(super::launch::CopyLaunch),
     Kernel,
 }
 
@@ -53,7 +53,7 @@ fn walk(source: &Tensor, target: &Tensor) -> Option<(Dims, [Dims; 2])> {
 
 /// Returns the copy as rows of contiguous bytes, the form that copy engines support; `None` if more than one stride is
 /// needed.
-fn rows(source: &Tensor, target: &Tensor, direction: Direction) -> Option<super::launch::Copy> {
+fn rows(source: &Tensor, target: &Tensor, direction: Direction) -> Option<super::launch::CopyLaunch> {
     let (dims, strides) = walk(source, target)?;
     let geometry = collapse(dims, &strides);
     let size = target.dtype.size();
@@ -64,7 +64,7 @@ fn rows(source: &Tensor, target: &Tensor, direction: Direction) -> Option<super:
         (&[rows, n], &[to, 1], &[from, 1]) => (n, rows, (to, from)),
         _ => return None,
     };
-    Some(super::launch::Copy {
+    Some(super::launch::CopyLaunch {
         source: 0,
         target: 1,
         source_offset: 0,
@@ -85,7 +85,7 @@ fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<CopyMethod> {
     let reachable = source.space.on_device() && target.space.on_device() && walk(source, target).is_some();
     match (via, rows) {
         ("kernel", _) => reachable.then_some(CopyMethod::Kernel),
-        (_, Some(copy)) => Some(CopyMethod::Engine(super::launch::Copy { engine: via == "dma", ..copy })),
+        (_, Some(copy)) => Some(CopyMethod::Engine(super::launch::CopyLaunch { engine: via == "dma", ..copy })),
         ("auto", None) => reachable.then_some(CopyMethod::Kernel),
         _ => None,
     }
@@ -293,7 +293,7 @@ fn engine(spec: &Spec, part: &pages::PageRun) -> Launch {
     match within(spec, &part.source, &part.target) {
         CopyMethod::Engine(copy) => {
             let (source_offset, target_offset) = (part.source_offset, part.target_offset);
-            Launch::Copy(super::launch::Copy { source_offset, target_offset, ..copy })
+            Launch::Copy(super::launch::CopyLaunch { source_offset, target_offset, ..copy })
         }
         CopyMethod::Kernel => unreachable!("kernels copy all pages if one of them needs a kernel"),
     }

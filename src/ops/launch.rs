@@ -25,7 +25,7 @@ pub enum Launch {
     Attention(Arc<FusedAttention>, Vec<Kernel>),
     /// Several ways to compute an operation, of which a backend keeps the fastest, and the kernels of one way after the other.
     Ways(Arc<KernelWays>, Vec<Kernel>),
-    Copy(Copy),
+    Copy(CopyLaunch),
     /// Sets `bytes` bytes of the operand to `value`.
     Memset {
         operand: u8,
@@ -409,7 +409,7 @@ named! {
 
 /// A copy by the runtime: `rows` rows of `row_bytes` contiguous bytes each. Source and target are operand numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copy {
+pub struct CopyLaunch {
     pub source: u8,
     pub target: u8,
     /// Byte offset of the first row in the source operand, and in the target operand.
@@ -427,7 +427,7 @@ pub struct Copy {
     pub target_pitch: u64,
 }
 
-impl Copy {
+impl CopyLaunch {
     /// Number of bytes that are copied.
     pub fn bytes(&self) -> u64 {
         self.row_bytes * self.rows

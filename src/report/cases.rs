@@ -10,7 +10,7 @@ use crate::measure::record::{RunRecord, Times, Variant};
 use crate::measure::scaling::{self, CurvePoint, RateUnit};
 
 use super::curve::rate_text;
-use super::page::{ABSENT, Chart, Check, Outcome, cell};
+use super::page::{ABSENT, BarChart, Check, Outcome, cell};
 use super::variant::{launched, marks};
 
 /// Maximum number of metric columns.
@@ -84,7 +84,7 @@ pub(super) fn variants<'a>(cases: &[&'a Case]) -> impl Iterator<Item = (&'a Case
 }
 
 /// The medians of the cases as bars, in the unit of the longest; `None` if no case has one.
-pub fn chart(cases: &[&Case]) -> Option<Chart> {
+pub fn chart(cases: &[&Case]) -> Option<BarChart> {
     let pace = scaling::pace(cases);
     let median = |(case, launch, _, variant): (&Case, String, _, &Variant)| {
         Some((format!("{}{launch}", case.name), pace.times(variant).p50_ns?))
@@ -93,7 +93,7 @@ pub fn chart(cases: &[&Case]) -> Option<Chart> {
     let most = medians.iter().map(|(_, median)| *median).max()?;
     let (axis, unit) = TIME_UNITS.into_iter().find(|(_, unit)| most.0 as f64 >= *unit).unwrap_or(("ns", 1.0));
     let mark = records(cases).map(marks).find(|mark| !mark.is_empty()).unwrap_or("");
-    Some(Chart {
+    Some(BarChart {
         title: format!("Median time of an iteration in {axis}{mark}"),
         axis: axis.to_owned(),
         bars: medians.into_iter().map(|(name, median)| (name, median.0 as f64 / unit)).collect(),

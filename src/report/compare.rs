@@ -7,7 +7,7 @@ use crate::measure::compare::{
 use crate::measure::effect::Verdict;
 
 use super::operations::hidden_kinds;
-use super::page::{Chart, Check, Outcome, Page, Section, Table, cell};
+use super::page::{BarChart, Check, Outcome, Page, Section, Table, cell};
 use super::quantity::{change, changes, quantity, whole_percent};
 
 /// Maximum number of operations listed for a case.
@@ -42,7 +42,7 @@ fn page(comparison: &Comparison, against: &SideComparison) -> Page {
 }
 
 /// The ratio of the median times of each case as bars, in percent of the base; `None` if no case has both.
-fn chart(against: &SideComparison) -> Option<Chart> {
+fn chart(against: &SideComparison) -> Option<BarChart> {
     let bars = against.pairs.iter().filter_map(|pair| {
         let time = pair.rows.iter().find(|row| row.metric == "time.p50")?;
         let mark = figures(pair).map(|figures| format!(", {figures}")).unwrap_or_default();
@@ -51,7 +51,7 @@ fn chart(against: &SideComparison) -> Option<Chart> {
     });
     let bars: Vec<(String, f64)> = bars.filter(|(_, percent)| percent.is_finite()).collect();
     let title = "Median time of an iteration in percent of the base".to_owned();
-    (!bars.is_empty()).then(|| Chart { title, axis: "%".to_owned(), bars, reference: Some(100.0) })
+    (!bars.is_empty()).then(|| BarChart { title, axis: "%".to_owned(), bars, reference: Some(100.0) })
 }
 
 fn case(pair: &CaseComparison, marked: bool) -> Section {

@@ -35,7 +35,7 @@ pub struct Page {
     pub warnings: Vec<String>,
     pub checks: Vec<Check>,
     /// Bar charts of the most important figures, for forms that can draw.
-    pub charts: Vec<Chart>,
+    pub charts: Vec<BarChart>,
 }
 
 /// A part of a page: a title, lines, a table and notes, each optional.
@@ -65,7 +65,7 @@ pub struct Column {
 
 /// A bar chart whose values begin at 0.
 #[derive(Clone, Debug)]
-pub struct Chart {
+pub struct BarChart {
     /// The figures in words, with a mark such as `simulated`.
     pub title: String,
     /// The unit of the values, or their meaning.

@@ -13,7 +13,7 @@ use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::counters::Counters;
 use crate::exec::{DeviceInfo, ExecError, Health, KernelLaunch};
-use crate::ops::{Copy as CopyLaunch, Direction, Gemm, KernelSource, TensorMap};
+use crate::ops::{CopyLaunch, Direction, Gemm, KernelSource, TensorMap};
 use crate::schedule::Topology;
 
 use super::Cuda;

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::backend::gpu::Call;
-use crate::backend::libraries::{Opened, functions};
+use crate::backend::libraries::{OpenedLibrary, functions};
 use crate::base::DType;
 use crate::exec::{ExecError, Fault};
 
@@ -33,7 +33,7 @@ pub struct GraphApi {
 
 impl GraphApi {
     /// Resolves the functions of the opened library.
-    pub fn load(opened: &Opened) -> Result<GraphApi, ExecError> {
+    pub fn load(opened: &OpenedLibrary) -> Result<GraphApi, ExecError> {
         let functions = Functions::load(opened)?;
         // SAFETY: the type is that of the vendor's header.
         let last_error = unsafe { opened.find("cudnnGetLastErrorString") };

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::backend::gpu::tracer::Tracer;
-use crate::backend::libraries::{NotOpened, Opened, SearchPaths, functions};
+use crate::backend::libraries::{NotOpened, OpenedLibrary, SearchPaths, functions};
 use crate::base::threads::lock;
 use crate::exec::KernelLaunch;
 use crate::exec::records::{Activity, Cause, GraphNode, NotedCall};
@@ -196,7 +196,7 @@ pub fn check(
 
 /// Loads the library, preferably of the major version that is first in `names`. The error is the reason in words why it
 /// cannot be loaded.
-pub fn find(paths: &SearchPaths, names: &[String]) -> Result<Opened, String> {
+pub fn find(paths: &SearchPaths, names: &[String]) -> Result<OpenedLibrary, String> {
     paths.open(names).map_err(|why| match why {
         NotOpened::Absent => "there is no CUPTI (libcupti), which is part of the CUDA toolkit".to_owned(),
         NotOpened::Broken(why) => format!("CUPTI does not load: {why}"),

@@ -10,7 +10,7 @@ use cudarc::driver::sys::{
 
 use crate::backend::gpu::runtime::Stream;
 use crate::backend::gpu::{Api, Call, PeerAccess, SyncStep, required};
-use crate::ops::Copy as CopyLaunch;
+use crate::ops::CopyLaunch;
 
 use super::Cuda;
 use super::driver::number;

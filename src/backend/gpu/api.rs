@@ -10,7 +10,7 @@ use crate::base::Nanos;
 use crate::exec::counters::Counters;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health, KernelLaunch};
 use crate::model::Priority;
-use crate::ops::{Copy as CopyLaunch, Gemm, KernelSource, TensorMap};
+use crate::ops::{CopyLaunch, Gemm, KernelSource, TensorMap};
 use crate::schedule::Topology;
 
 use super::library_work::{EngineNumber, LibraryWork};
@@ -31,7 +31,7 @@ pub struct Addresses {
 }
 
 /// Handle by which a process opens memory of another process: `CUipcMemHandle` or `hipIpcMemHandle_t`.
-pub type Handle = [u8; 64];
+pub type MemoryHandle = [u8; 64];
 
 /// Result of a call of the vendor's runtime.
 pub type Call<T = ()> = Result<T, Box<Fault>>;
@@ -413,7 +413,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     }
 
     /// Creates the handle under which another process opens memory. `address` must be the begin of an allocation.
-    unsafe fn export(&self, address: u64) -> Call<Handle> {
+    unsafe fn export(&self, address: u64) -> Call<MemoryHandle> {
         let runtime = self.runtime();
         let export = required(runtime.ipc_get_mem_handle, runtime.names.ipc_get_mem_handle, SHARED_MEMORY)?;
         let mut handle = IpcHandle([0; 64]);
@@ -423,7 +423,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     }
 
     /// Opens memory of another process and makes its device accessible from this one. Returns the address here.
-    fn import(&self, handle: &Handle) -> Call<u64> {
+    fn import(&self, handle: &MemoryHandle) -> Call<u64> {
         let runtime = self.runtime();
         let import = required(runtime.ipc_open_mem_handle, runtime.names.ipc_open_mem_handle, SHARED_MEMORY)?;
         let mut address = std::ptr::null_mut();

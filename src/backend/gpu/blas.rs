@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::backend::libraries::{Opened, functions};
+use crate::backend::libraries::{OpenedLibrary, functions};
 use crate::base::DType;
 use crate::exec::{ExecError, Fault};
 use crate::ops::{Activation, Arithmetic, Epilogue, Gemm, Matrix, ScaleForm};
@@ -201,7 +201,7 @@ pub fn check(call: &'static str, code: c_int, status: fn(c_int) -> &'static str)
 
 impl<const WORDS: usize> BlasLt<WORDS> {
     /// Resolves the library's functions and creates a handle on the current device. The caller sets the version.
-    pub fn open(opened: &Opened, dialect: &'static Dialect) -> Result<Self, ExecError> {
+    pub fn open(opened: &OpenedLibrary, dialect: &'static Dialect) -> Result<Self, ExecError> {
         let table = Table::load(opened, &dialect.names)?;
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: the output pointer is valid for the call.

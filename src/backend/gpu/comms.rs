@@ -15,21 +15,21 @@ const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The communicators of one rank, by their number in the image.
 pub struct Comms {
     collectives: Option<Collectives>,
-    alive: Mutex<Vec<Handle>>,
+    alive: Mutex<Vec<CommHandle>>,
     /// True once the communicators are being destroyed or aborted; none may be used from then on.
     over: AtomicBool,
 }
 
 /// Handle of a communicator.
 #[derive(Clone, Copy)]
-struct Handle(Comm);
+struct CommHandle(Comm);
 
 // SAFETY: the library lets any thread query and abort a communicator; only its rank's thread uses it otherwise.
-unsafe impl Send for Handle {}
+unsafe impl Send for CommHandle {}
 
 impl Comms {
     pub fn new(collectives: Option<Collectives>, comms: &[Comm]) -> Comms {
-        let alive = Mutex::new(comms.iter().copied().map(Handle).collect());
+        let alive = Mutex::new(comms.iter().copied().map(CommHandle).collect());
         Comms { collectives, alive, over: AtomicBool::new(false) }
     }
 
@@ -42,7 +42,7 @@ impl Comms {
     /// Destroys the communicators. Their operations must have completed.
     pub fn destroy(&self) {
         let Some(collectives) = self.collectives else { return };
-        for Handle(comm) in lock(&self.alive).drain(..) {
+        for CommHandle(comm) in lock(&self.alive).drain(..) {
             // SAFETY: the communicator is alive, and the caller has waited for the device.
             unsafe { collectives.destroy(comm) };
         }
@@ -61,14 +61,14 @@ impl CommMonitor for Comms {
 
     fn abort(&self) {
         self.over.store(true, Ordering::Relaxed);
-        let handles: Vec<Handle> = lock(&self.alive).drain(..).collect();
+        let handles: Vec<CommHandle> = lock(&self.alive).drain(..).collect();
         let Some(collectives) = self.collectives.filter(|_| !handles.is_empty()) else { return };
         let (done, ended) = channel();
         // The call may block forever, so a detached thread makes it.
         let end = move || {
             // The thread takes whole handles, because raw pointers are not `Send`.
-            let handles: Vec<Handle> = handles;
-            for Handle(comm) in handles {
+            let handles: Vec<CommHandle> = handles;
+            for CommHandle(comm) in handles {
                 // SAFETY: the communicator was alive until it was taken off the list just now.
                 unsafe { collectives.abort(comm) };
             }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::{Bytes, Nanos};
 use crate::model::Priority;
-use crate::ops::{Copy as CopyLaunch, Direction, KernelSource, Launch, kernel};
+use crate::ops::{CopyLaunch, Direction, KernelSource, Launch, kernel};
 
 use super::api::{Api, Call};
 use super::kernels::Kernels;

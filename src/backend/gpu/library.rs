@@ -7,7 +7,7 @@
 
 use crate::base::{Nanos, counted};
 use crate::exec::{ExecError, Fault, ImageOp};
-use crate::ops::{Copy as CopyLaunch, Direction, Kernel, Launch};
+use crate::ops::{CopyLaunch, Direction, Kernel, Launch};
 
 use super::api::{Api, Call};
 use super::disk_cache;

@@ -9,9 +9,7 @@ use crate::backend::collective::{Comm, Exchange};
 use crate::backend::crossings::SyncSharing;
 use crate::base::Space;
 use crate::exec::{Address, ExecError, Image, ImageOp, NO_COMM};
-use crate::ops::{
-    Arg, Copy as CopyLaunch, DEFAULT_SHARED, Gemm, Kernel, Launch, MapBase, Peer, Sent, Shared, user_kernel,
-};
+use crate::ops::{Arg, CopyLaunch, DEFAULT_SHARED, Gemm, Kernel, Launch, MapBase, Peer, Sent, Shared, user_kernel};
 
 use super::api::{Addresses, Api, SyncStep};
 use super::host_lanes::HostLanes;

@@ -43,11 +43,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::backend::id_exchange::IdExchange;
 use crate::backend::ranges::Ranges;
 use crate::base::Nanos;
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, Timer};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, QueueMapping, Timer};
 use crate::ops::KernelSource;
 use crate::schedule::Topology;
 
-pub use api::{Addresses, Api, Call, Handle, PeerAccess, SyncStep};
+pub use api::{Addresses, Api, Call, MemoryHandle, PeerAccess, SyncStep};
 use driver::GpuDriver;
 pub use library_work::{EngineNumber, LibraryWork};
 pub use parts::UnitRange;
@@ -140,7 +140,7 @@ impl<A: Api> Gpu<A> {
 
     /// Determines which of `streams` streams share a hardware queue on the first device. With `None`, tries one stream
     /// more than twice the documented number of queues.
-    pub fn queues(&self, streams: Option<u32>) -> Result<Queues, ExecError> {
+    pub fn queues(&self, streams: Option<u32>) -> Result<QueueMapping, ExecError> {
         let api = self.apis[0].as_ref();
         let streams = streams.unwrap_or_else(|| api.topology().queues.saturating_mul(2).saturating_add(1));
         queues::probe(api, self.cache.as_deref(), streams)

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use crate::backend::crossings::{Crossings, SyncSharing, peer_of};
 use crate::base::threads::lock;
 use crate::exec::{ExecError, Image, Peers};
-use crate::ops::{Copy as CopyLaunch, KernelSource, Launch, Peer, Sent, kernel};
+use crate::ops::{CopyLaunch, KernelSource, Launch, Peer, Sent, kernel};
 
 use super::api::{Api, Call, SyncStep};
 use super::flags::{FLAG, Flags};

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::exec::{ExecError, Fault, Queues};
+use crate::exec::{ExecError, Fault, QueueMapping};
 use crate::model::Priority;
 
 use super::api::{Api, Call};
@@ -25,12 +25,12 @@ const STREAMS: u32 = 64;
 
 /// Creates streams of normal priority and determines which of them share a queue. `cache` is the folder for the two
 /// kernels; `None` disables caching.
-pub fn probe<A: Api>(api: &A, cache: Option<&Path>, streams: u32) -> Result<Queues, ExecError> {
+pub fn probe<A: Api>(api: &A, cache: Option<&Path>, streams: u32) -> Result<QueueMapping, ExecError> {
     api.make_current().map_err(ExecError::device)?;
     let mut kernels = Kernels::load(api, &RequestedKernel::gate_and_null("queues"), cache)?;
     let probed = on_streams(api, &kernels, streams.clamp(1, STREAMS));
     kernels.unload(api);
-    let predicted = Queues::round_robin(streams.clamp(1, STREAMS), api.topology().queues);
+    let predicted = QueueMapping::round_robin(streams.clamp(1, STREAMS), api.topology().queues);
     probed.map(|(groups, at_once)| predicted.found(groups, at_once)).map_err(ExecError::device)
 }
 

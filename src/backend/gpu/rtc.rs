@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
-use crate::backend::libraries::{NotOpened, Opened, functions};
+use crate::backend::libraries::{NotOpened, OpenedLibrary, functions};
 use crate::exec::ExecError;
 use crate::ops::{KernelSource, NotCompiled};
 
@@ -40,7 +40,7 @@ impl Compiler {
     /// Resolves the compiler's functions and queries its version. `missing` makes the error for a compiler that reports
     /// no version.
     pub fn open(
-        opened: &Opened,
+        opened: &OpenedLibrary,
         names: &'static Names,
         missing: impl FnOnce(NotOpened) -> ExecError,
     ) -> Result<Compiler, ExecError> {

@@ -14,7 +14,7 @@ use crate::base::Nanos;
 use crate::base::threads::lock;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health};
 use crate::model::Priority;
-use crate::ops::{Copy as CopyLaunch, Direction, Gemm, KernelSource};
+use crate::ops::{CopyLaunch, Direction, Gemm, KernelSource};
 use crate::schedule::Topology;
 
 use super::Hip;

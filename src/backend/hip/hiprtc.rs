@@ -6,7 +6,7 @@
 use std::ffi::{CStr, c_char};
 
 use crate::backend::gpu::rtc::{Compiler, Names};
-use crate::backend::libraries::{NotOpened, Opened, SearchPaths, functions};
+use crate::backend::libraries::{NotOpened, OpenedLibrary, SearchPaths, functions};
 use crate::exec::ExecError;
 use crate::ops::{KernelSource, NotCompiled};
 
@@ -101,7 +101,7 @@ impl Hiprtc {
 /// Architectures that the code object manager supports; `None` if it returns no list.
 fn known(paths: &SearchPaths) -> Option<Vec<String>> {
     let names = ["libamd_comgr.so.4", "libamd_comgr.so.3", "libamd_comgr.so.2", "libamd_comgr.so"].map(str::to_owned);
-    let opened: Opened = paths.open(&names).ok()?;
+    let opened: OpenedLibrary = paths.open(&names).ok()?;
     let manager = Manager::load(&opened).ok()?;
     let mut count = 0;
     // SAFETY: the output pointer is valid for the call.

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use crate::backend::gpu::runtime::Stream;
 use crate::backend::gpu::{Api, Call, PeerAccess, SyncStep};
 use crate::exec::Fault;
-use crate::ops::Copy as CopyLaunch;
+use crate::ops::CopyLaunch;
 
 use super::Hip;
 use super::driver::number;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{Chart, Page, markdown};
+use super::{BarChart, Page, markdown};
 use crate::report::mermaid::quoted;
 
 /// Maximum number of bars in a chart: more have no room for their names.
@@ -30,7 +30,7 @@ pub fn job_summary(pages: &[Page]) -> String {
 }
 
 /// A chart as a block of Mermaid, with horizontal bars and the value of each.
-fn mermaid(chart: &Chart) -> String {
+fn mermaid(chart: &BarChart) -> String {
     let bars = &chart.bars[..chart.bars.len().min(BARS)];
     let hidden = chart.bars.len() - bars.len();
     let more = if hidden > 0 { format!(", without {hidden} more") } else { String::new() };
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_chart_has_a_bar_for_each_value() {
-        let chart = Chart {
+        let chart = BarChart {
             title: "median, simulated".to_owned(),
             axis: "µs".to_owned(),
             bars: vec![("a \"b\"".to_owned(), 2.5), ("c`".to_owned(), 4.0)],
