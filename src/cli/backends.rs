@@ -39,8 +39,8 @@ pub fn attach_recorder(wanted: BackendSetting) {
     }
 }
 
-/// Number of ranks that a file with collectives gets by default: one for each GPU, or one if a device is named. `None`
-/// if there are no GPUs to count.
+/// Number of ranks that a file with collectives or copies to other ranks gets by default: one for each GPU, or one if a
+/// device is named. `None` if there are no GPUs to count.
 pub fn gpus(wanted: BackendSetting, device: Option<u32>) -> Option<u32> {
     match (wanted, device) {
         (_, Some(_)) => Some(1),

@@ -39,7 +39,7 @@ pub struct ExecArgs {
     /// Index of the GPU
     #[arg(long, value_name = "N")]
     pub device: Option<u32>,
-    /// Ranks, 1 to 1024, each on its own GPU or simulated; by default, a file with collectives uses all GPUs of this machine
+    /// Ranks, 1 to 1024, each on its own GPU or simulated; by default, a file with collectives or copies to other ranks uses all GPUs of this machine
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     pub ranks: Option<u32>,
     /// Run one rank of N, 2 to 1024, on one device; kernels of the same duration replace its collectives and transfers
