@@ -26,7 +26,7 @@ pub struct EngineAttention {
     parts: [u64; 2],
     steps: Vec<[u64; 2]>,
     /// Sizes in bytes of those operands of the graph that are in the workspace instead of the operation's memory.
-    inner: Vec<u64>,
+    workspace_operands: Vec<u64>,
     /// Copies `lse` to the workspace, for gradients with a bias; `None` without one.
     copy_of_lse: Option<Arc<EnginePlan>>,
 }
@@ -50,13 +50,14 @@ impl Cudnn {
             let AttentionCalls { piece, parts, steps } = attention.calls(form.sums());
             let copy_of_lse = if is_biased { Some(Arc::new(finite_lse(library, &piece)?)) } else { None };
             let copied = if is_biased { 4 * piece.tensor(LSE).elements() + ALIGN } else { 0 };
-            let inner = form.inner(&piece);
+            let workspace_operands = form.workspace_operands(&piece);
             let graph = match form {
                 GraphForm::Forward => forward(library, &piece),
                 GraphForm::Stored => backward(library, &piece, false),
                 GraphForm::Atomic => backward(library, &piece, true),
             };
-            let left = workspace.saturating_sub(inner.iter().map(|bytes| bytes + ALIGN).sum::<u64>() + copied);
+            let left =
+                workspace.saturating_sub(workspace_operands.iter().map(|bytes| bytes + ALIGN).sum::<u64>() + copied);
             let most = ENGINES.min(wanted.max(1) as usize);
             let search = EngineSearch {
                 workspace: left,
@@ -71,7 +72,7 @@ impl Cudnn {
                     plan,
                     parts,
                     steps: steps.clone(),
-                    inner: inner.clone(),
+                    workspace_operands: workspace_operands.clone(),
                     copy_of_lse: copy_of_lse.clone(),
                 })),
                 Err(fault) => failed = Some(fault),
@@ -117,7 +118,7 @@ impl GraphForm {
 
     /// Sizes in bytes of the graph's operands in the workspace: the row sums of `dy * o`, and the sums of the queries'
     /// gradients.
-    fn inner(self, attention: &FusedAttention) -> Vec<u64> {
+    fn workspace_operands(self, attention: &FusedAttention) -> Vec<u64> {
         let sums = |place: usize| 4 * attention.tensor(place).elements();
         match self {
             GraphForm::Forward => Vec::new(),
@@ -159,7 +160,7 @@ impl EngineAttention {
                 addresses[place] = address + sample * step[0] + head * step[1];
             }
             let (mut count, mut free) = (operands.len(), workspace + self.plan.workspace);
-            for bytes in &self.inner {
+            for bytes in &self.workspace_operands {
                 addresses[count] = free.next_multiple_of(ALIGN);
                 free = addresses[count] + bytes;
                 count += 1;
@@ -219,7 +220,7 @@ impl<'a> AttentionDims<'a> {
         x: GraphTensor,
         b: Option<GraphTensor>,
     ) -> Call<GraphTensor> {
-        let y = graph.inner(self.scores, Element::F32)?;
+        let y = graph.virtual_tensor(self.scores, Element::F32)?;
         graph.pointwise(function, x, b, y, Element::F32)
     }
 
@@ -231,7 +232,7 @@ impl<'a> AttentionDims<'a> {
         keys: GraphTensor,
         bias: Option<GraphTensor>,
     ) -> Call<GraphTensor> {
-        let products = graph.inner(self.scores, Element::F32)?;
+        let products = graph.virtual_tensor(self.scores, Element::F32)?;
         graph.multiply(q, keys, products)?;
         let scale = graph.number(self.attention.scale)?;
         let scaled = self.score(graph, Pointwise::Multiply, products, Some(scale))?;
@@ -251,7 +252,7 @@ impl<'a> AttentionDims<'a> {
         let half_empty = keys % TILE_KEYS == HALF_TILE && !causal && !deterministic;
         for (axis, size, masks) in [(3, keys, half_empty), (2, queries, queries == 1)] {
             if form == AttentionForm::Backward && masks {
-                let index = graph.inner(self.scores, Element::I32)?;
+                let index = graph.virtual_tensor(self.scores, Element::I32)?;
                 let index = graph.index(scores, axis, index)?;
                 let size = graph.integer(size as i32)?;
                 scores = self.keep(graph, (Pointwise::Less, index, size), scores)?;
@@ -272,7 +273,7 @@ impl<'a> AttentionDims<'a> {
         if queries != keys {
             for (function, size) in [(Pointwise::Add, keys), (Pointwise::Subtract, queries)] {
                 let size = graph.integer(size)?;
-                let moved = graph.inner(self.scores, Element::I32)?;
+                let moved = graph.virtual_tensor(self.scores, Element::I32)?;
                 query = graph.pointwise(function, query, Some(size), moved, Element::I32)?;
             }
         }
@@ -282,14 +283,15 @@ impl<'a> AttentionDims<'a> {
         }
         let (query, key) = self.indices(graph, masked)?;
         let first = graph.number((window as i64 - i64::from(keys) + i64::from(queries)) as f32)?;
-        let moved = graph.inner(self.scores, Element::F32)?;
+        let moved = graph.virtual_tensor(self.scores, Element::F32)?;
         let key = graph.pointwise(Pointwise::Add, key, Some(first), moved, Element::F32)?;
         self.keep(graph, (Pointwise::Greater, key, query), masked)
     }
 
     /// Adds two tensors with the dimensions of the scores: the position of each score's query, and that of its key.
     fn indices(&self, graph: &mut Graph, scores: GraphTensor) -> Call<(GraphTensor, GraphTensor)> {
-        let [query, key] = [graph.inner(self.scores, Element::I32)?, graph.inner(self.scores, Element::I32)?];
+        let [query, key] =
+            [graph.virtual_tensor(self.scores, Element::I32)?, graph.virtual_tensor(self.scores, Element::I32)?];
         Ok((graph.index(scores, 2, query)?, graph.index(scores, 3, key)?))
     }
 
@@ -300,10 +302,10 @@ impl<'a> AttentionDims<'a> {
         (compare, a, b): (Pointwise, GraphTensor, GraphTensor),
         scores: GraphTensor,
     ) -> Call<GraphTensor> {
-        let holds = graph.inner(self.scores, Element::BOOL)?;
+        let holds = graph.virtual_tensor(self.scores, Element::BOOL)?;
         graph.pointwise(compare, a, Some(b), holds, Element::BOOL)?;
         let least = graph.number(f32::NEG_INFINITY)?;
-        let kept = graph.inner(self.scores, Element::F32)?;
+        let kept = graph.virtual_tensor(self.scores, Element::F32)?;
         graph.select(holds, scores, least, kept)
     }
 }
@@ -323,7 +325,7 @@ fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     let bias = attention.bias().map(|place| shape.operand(graph, place, false)).transpose()?;
     let scores = shape.biased_products(graph, q, keys, bias)?;
     let scores = shape.mask(graph, scores)?;
-    let [top, sum, log] = [(); 3].map(|()| graph.inner(shape.rows, Element::F32));
+    let [top, sum, log] = [(); 3].map(|()| graph.virtual_tensor(shape.rows, Element::F32));
     let (top, sum, log) = (top?, sum?, log?);
     graph.reduce(Reduction::Max, scores, top)?;
     let relative = shape.score(graph, Pointwise::Subtract, scores, Some(top))?;
@@ -331,7 +333,7 @@ fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     graph.reduce(Reduction::Sum, weights, sum)?;
     graph.pointwise(Pointwise::Log, sum, None, log, Element::F32)?;
     graph.pointwise(Pointwise::Add, top, Some(log), lse, Element::F32)?;
-    let shares = graph.inner(shape.scores, shape.element)?;
+    let shares = graph.virtual_tensor(shape.scores, shape.element)?;
     graph.pointwise(Pointwise::Divide, weights, Some(sum), shares, Element::F32)?;
     graph.multiply(shares, v, o)?;
     Ok(owned)
@@ -362,9 +364,9 @@ fn backward(library: &Arc<Cudnn>, attention: &FusedAttention, atomic: bool) -> C
     let bias = attention.bias().map(|place| shape.operand(graph, place, false)).transpose()?;
     let sums = graph.operand(shape.rows, contiguous(shape.rows), Element::F32)?;
 
-    let products = graph.inner(sizes(&attention.tensor(3).dims), Element::F32)?;
+    let products = graph.virtual_tensor(sizes(&attention.tensor(3).dims), Element::F32)?;
     graph.pointwise(Pointwise::Multiply, dy, Some(o), products, Element::F32)?;
-    let reduced = graph.inner(shape.rows, Element::F32)?;
+    let reduced = graph.virtual_tensor(shape.rows, Element::F32)?;
     graph.reduce(Reduction::Sum, products, reduced)?;
     let one = graph.number(1.0)?;
     graph.pointwise(Pointwise::Multiply, reduced, Some(one), sums, Element::F32)?;
@@ -375,7 +377,7 @@ fn backward(library: &Arc<Cudnn>, attention: &FusedAttention, atomic: bool) -> C
     let weights = shape.score(graph, Pointwise::Exp, relative, None)?;
     shape.of_keys(graph, (weights, dy), (dv, 8))?;
 
-    let slopes = graph.inner(shape.scores, Element::F32)?;
+    let slopes = graph.virtual_tensor(shape.scores, Element::F32)?;
     graph.multiply(dy, values, slopes)?;
     let slopes = shape.score(graph, Pointwise::Subtract, slopes, Some(sums))?;
     let slopes = shape.score(graph, Pointwise::Multiply, slopes, Some(weights))?;
@@ -384,7 +386,7 @@ fn backward(library: &Arc<Cudnn>, attention: &FusedAttention, atomic: bool) -> C
     shape.of_keys(graph, (slopes, q), (dk, 7))?;
 
     let k = attention.tensor(1);
-    let keys_again = graph.inner_with(sizes(&k.dims), sizes(&k.strides), shape.element)?;
+    let keys_again = graph.virtual_with(sizes(&k.dims), sizes(&k.strides), shape.element)?;
     graph.reshape(keys, keys_again)?;
     if !atomic {
         graph.multiply(slopes, keys_again, dq)?;
@@ -409,14 +411,14 @@ impl AttentionDims<'_> {
     ) -> Call {
         let [batch, heads, queries, keys] = self.scores;
         let strides = [heads * queries * keys, queries * keys, 1, keys];
-        let across = graph.inner_with(transposed(self.scores), strides, self.element)?;
+        let across = graph.virtual_with(transposed(self.scores), strides, self.element)?;
         graph.reshape(scores, across)?;
         let dims = sizes(&self.attention.tensor(place).dims);
         if dims[1] == heads {
             graph.multiply(across, rows, result)?;
             return Ok(());
         }
-        let each = graph.inner([batch, heads, keys, dims[3]], self.element)?;
+        let each = graph.virtual_tensor([batch, heads, keys, dims[3]], self.element)?;
         graph.multiply(across, rows, each)?;
         graph.reduce(Reduction::Sum, each, result)?;
         Ok(())

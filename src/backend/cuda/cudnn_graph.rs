@@ -193,13 +193,13 @@ impl Graph {
         self.tensor(shape, (element, align), false, false)
     }
 
-    /// Adds an intermediate tensor without gaps, which has no memory of its own.
-    pub fn inner(&mut self, dims: Sizes, element: Element) -> Call<GraphTensor> {
-        self.inner_with(dims, contiguous(dims), element)
+    /// Adds a virtual tensor without gaps: an intermediate result, which has no memory of its own.
+    pub fn virtual_tensor(&mut self, dims: Sizes, element: Element) -> Call<GraphTensor> {
+        self.virtual_with(dims, contiguous(dims), element)
     }
 
-    /// Adds an intermediate tensor with these strides, which has no memory of its own.
-    pub fn inner_with(&mut self, dims: Sizes, strides: Sizes, element: Element) -> Call<GraphTensor> {
+    /// Adds a virtual tensor with these strides.
+    pub fn virtual_with(&mut self, dims: Sizes, strides: Sizes, element: Element) -> Call<GraphTensor> {
         self.tensor((&dims, &strides), (element, 16), true, false)
     }
 
@@ -219,7 +219,7 @@ impl Graph {
         &mut self,
         (dims, strides): (&[u64], &[u64]),
         (element, align): (Element, u8),
-        inner: bool,
+        is_virtual: bool,
         value: bool,
     ) -> Call<GraphTensor> {
         let made = self.descriptor(kind::TENSOR)?;
@@ -230,7 +230,7 @@ impl Graph {
         self.set(made, 903, AttributeType::I64, &numbers(strides))?;
         // Alignment of the tensor's address in bytes.
         self.set(made, 900, AttributeType::I64, &[i64::from(align)])?;
-        self.set(made, 907, AttributeType::BOOL, &[inner])?;
+        self.set(made, 907, AttributeType::BOOL, &[is_virtual])?;
         self.set(made, 908, AttributeType::BOOL, &[value])?;
         self.next += 1;
         self.finalize(made)?;

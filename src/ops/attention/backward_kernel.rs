@@ -7,7 +7,7 @@ use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNITS, share, share_among};
 use super::super::warpgroups;
-use super::cost::Tiles;
+use super::cost::TileCounts;
 use super::kernel::{row_blocks, sequence_params, sequences_text, size_params, steps};
 use super::shape::{Axes, bias};
 use super::tiles::whole_tiles;
@@ -50,7 +50,7 @@ enum KernelOperand {
     /// Bias of the scores, as an input.
     Bias,
     /// Gradients of the biased scores, as an output.
-    Slopes,
+    ScoreGradients,
 }
 
 /// Logsumexp of the queries. The inputs of the operation are q, k, v, o, lse, dy; its outputs dq, dk, dv.
@@ -82,7 +82,7 @@ const KEYS: [KernelOperand; 8] = [
 ];
 
 /// Index of the gradients of the biased scores in the outputs of the operation.
-const SLOPES: usize = 3;
+const SCORE_GRADIENTS: usize = 3;
 
 /// Returns the operands of a kernel with the names of their parameters: of the kernel whose rows are keys if `keys`,
 /// otherwise of the one whose rows are queries.
@@ -90,7 +90,7 @@ fn order(spec: &Spec, keys: bool) -> Vec<(KernelOperand, &'static str)> {
     let names = ["own1", "own2", "other1", "other2", "lse", "delta", "out1", "out2"];
     let mut all: Vec<_> = if keys { KEYS } else { QUERIES }.into_iter().zip(names).collect();
     all.extend(input(spec, BIAS).map(|_| (KernelOperand::Bias, "bias")));
-    all.extend((!keys && spec.outputs.len() > SLOPES).then_some((KernelOperand::Slopes, "slopes")));
+    all.extend((!keys && spec.outputs.len() > SCORE_GRADIENTS).then_some((KernelOperand::ScoreGradients, "slopes")));
     all
 }
 
@@ -101,7 +101,7 @@ impl KernelOperand {
             KernelOperand::Input(input) => Some(input),
             KernelOperand::Output(output) => Some(spec.inputs.len() + output),
             KernelOperand::Bias => input(spec, BIAS),
-            KernelOperand::Slopes => Some(spec.inputs.len() + SLOPES),
+            KernelOperand::ScoreGradients => Some(spec.inputs.len() + SCORE_GRADIENTS),
             KernelOperand::Sums => None,
         }
     }
@@ -129,7 +129,7 @@ impl KernelOperand {
     fn axes(self, shape: &Shape, rank: usize) -> Option<Axes> {
         match self {
             LSE | KernelOperand::Sums => None,
-            KernelOperand::Bias | KernelOperand::Slopes => Some(Axes::of_rows(rank)),
+            KernelOperand::Bias | KernelOperand::ScoreGradients => Some(Axes::of_rows(rank)),
             _ => Some(shape.axes),
         }
     }
@@ -182,14 +182,14 @@ impl BackwardPartition {
     }
 
     /// Tiles of the blocks whose rows are keys if `keys`, if each takes all columns of its rows.
-    fn work(&self, keys: bool) -> Tiles {
+    fn work(&self, keys: bool) -> TileCounts {
         let sides = if keys { (HOPPER_COLUMNS, BLOCK_ROWS) } else { (BLOCK_ROWS, HOPPER_COLUMNS) };
-        Tiles::of(&self.shape, self.shape.batch * self.shape.heads, sides, keys)
+        TileCounts::of(&self.shape, self.shape.batch * self.shape.heads, sides, keys)
     }
 
     /// Tiles of the launched blocks whose rows are keys if `keys`: such a block has the queries of all heads that share its keys, or its
     /// part of them.
-    fn tiles_of_blocks(&self, keys: bool) -> Tiles {
+    fn tiles_of_blocks(&self, keys: bool) -> TileCounts {
         let all = self.work(keys);
         if keys { all.joined(self.shape.group).shared(self.splits) } else { all }
     }
@@ -315,7 +315,7 @@ impl BackwardPartition {
         let mut params = Vec::new();
         for &(taken, name) in &order {
             let dtype = c_type(taken.tensor(spec).dtype);
-            let written = matches!(taken, KernelOperand::Output(_) | KernelOperand::Slopes);
+            let written = matches!(taken, KernelOperand::Output(_) | KernelOperand::ScoreGradients);
             let arg = match taken.operand(spec) {
                 Some(operand) => Arg::Operand(operand as u8),
                 None => Arg::Workspace(self.workspace(spec)),
@@ -364,7 +364,7 @@ impl BackwardPartition {
         let order = order(spec, keys);
         let all = [
             ("OPERANDS", order.len() as u64),
-            ("SLOPES", u64::from(order.iter().any(|(taken, _)| *taken == KernelOperand::Slopes))),
+            ("SLOPES", u64::from(order.iter().any(|(taken, _)| *taken == KernelOperand::ScoreGradients))),
             ("KEYS", u64::from(keys)),
             ("GROUP", if keys { self.shape.group } else { 1 }),
             ("SPLITS", if keys { self.splits } else { 1 }),
@@ -422,7 +422,7 @@ impl BackwardPartition {
         let (columns, widths) = self.tiles?;
         let dtype = spec.inputs[0].dtype;
         let packs = order(spec, true)[..4].iter().all(|(taken, _)| in_packs(&taken.tensor(spec), 8));
-        let pairs = spec.outputs[..SLOPES].iter().all(|output| in_packs(output, 2));
+        let pairs = spec.outputs[..SCORE_GRADIENTS].iter().all(|output| in_packs(output, 2));
         Some(format!(
             "{}#define THREADS {THREADS}\n#define BM {BLOCK_ROWS}\n#define HOPPER_COLUMNS {HOPPER_COLUMNS}\n\
              #define OTHER_COLUMNS {columns}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n#define PAIRS {pairs}\n{}{}{}{}{}{}",

@@ -58,11 +58,11 @@ enum Factor {
     /// Products of queries and keys, in the type of sums.
     Scores,
     /// Gradients of the weights, in the type of sums.
-    Slopes,
+    WeightGradients,
     /// Weights, in the type of the factors: a matrix for each of their parts.
     Weights,
     /// Gradients of the scores, in the type of the factors: a matrix for each of their parts.
-    Gradients,
+    ScoreGradients,
 }
 
 impl Factor {
@@ -116,11 +116,11 @@ pub struct Composed<'a> {
 /// Byte offsets of the regions of the workspace after the scores, which are at offset 0.
 struct Regions {
     /// Gradients of the weights.
-    slopes: u64,
+    weight_gradients: u64,
     /// Weights. They replace scores of the same type.
     weights: u64,
     /// Gradients of the scores. They replace gradients of the weights of the same type.
-    gradients: u64,
+    score_gradients: u64,
     /// Sums of the gradients of keys; empty unless [`Composed::adds_up`].
     key_sums: u64,
     /// Sums of the gradients of values; empty unless [`Composed::adds_up`].
@@ -361,12 +361,12 @@ impl<'a> Composed<'a> {
         // A thread reads an element before it writes the same element.
         let replaces = self.factors() == self.sums();
         let of_backward = u64::from(self.is_backward());
-        let slopes = bytes(elements, self.sums());
-        let weights = slopes + of_backward * slopes;
+        let weight_gradients = bytes(elements, self.sums());
+        let weights = weight_gradients + of_backward * weight_gradients;
         let own = if replaces { 0 } else { bytes(elements * self.parts_of_a_weight(), self.factors()) };
-        let gradients = weights + own;
-        let key_sums = gradients + of_backward * own;
-        let [weights, gradients] = if replaces { [0, slopes] } else { [weights, gradients] };
+        let score_gradients = weights + own;
+        let key_sums = score_gradients + of_backward * own;
+        let [weights, score_gradients] = if replaces { [0, weight_gradients] } else { [weights, score_gradients] };
         let sums = |width: u64| if self.adds_up { bytes(units * keys * width, self.sums()) } else { 0 };
         let copy = |width: u64| if self.pads { bytes(units * keys * width, dtype) } else { 0 };
         let value_sums = key_sums + sums(size);
@@ -381,7 +381,17 @@ impl<'a> Composed<'a> {
                 end += bytes(units * rows * width, dtype);
             }
         }
-        Regions { slopes, weights, gradients, key_sums, value_sums, keys: copies, values, gathered, end }
+        Regions {
+            weight_gradients,
+            weights,
+            score_gradients,
+            key_sums,
+            value_sums,
+            keys: copies,
+            values,
+            gathered,
+            end,
+        }
     }
 
     /// Bytes of the workspace for this many matrices of scores.
@@ -476,9 +486,9 @@ impl<'a> Composed<'a> {
         params.extend([
             param("C scale", Arg::real(self.sums(), self.shape.scale)),
             param("u8* workspace", Arg::Workspace(regions.end)),
-            u64_param("slopes_at", regions.slopes),
+            u64_param("slopes_at", regions.weight_gradients),
             u64_param("weights_at", regions.weights),
-            u64_param("gradients_at", regions.gradients),
+            u64_param("gradients_at", regions.score_gradients),
             u64_param("columns", self.columns()),
             u64_param("first", chunk.first),
             u64_param("member", chunk.member),

@@ -49,21 +49,21 @@ const EXCHANGE: f64 = 105.0;
 
 /// Tiles of scores that the blocks of a kernel compute, each its own one after the other.
 #[derive(Clone, Copy)]
-pub struct Tiles {
+pub struct TileCounts {
     /// Number of blocks, of tiles of all blocks, and of the block with most.
     pub blocks: u64,
     pub all: u64,
     pub longest: u64,
 }
 
-impl Tiles {
+impl TileCounts {
     /// Tiles of this many queries and keys, for `heads` heads of all sequences. A block has the queries of a tile, or its keys if
     /// `by_keys`. Packed sequences of unknown lengths count as equally long.
-    pub fn of(shape: &Shape, heads: u64, (queries, keys): (u64, u64), by_keys: bool) -> Tiles {
+    pub fn of(shape: &Shape, heads: u64, (queries, keys): (u64, u64), by_keys: bool) -> TileCounts {
         if let Some(parts) = shape.parts() {
             let of_each = heads / shape.batch.max(1);
-            let tiles = |(part, count): &(Shape, u64)| Tiles::of(part, of_each * count, (queries, keys), by_keys);
-            return parts.iter().map(tiles).fold(Tiles::NONE, Tiles::beside);
+            let tiles = |(part, count): &(Shape, u64)| TileCounts::of(part, of_each * count, (queries, keys), by_keys);
+            return parts.iter().map(tiles).fold(TileCounts::NONE, TileCounts::beside);
         }
         let (rows, own) = if by_keys { (shape.keys, keys) } else { (shape.queries, queries) };
         let of_block = |block: u64| {
@@ -78,15 +78,15 @@ impl Tiles {
             false if blocks > 0 => (blocks * of_block(0), of_block(0)),
             false => (0, 0),
         };
-        Tiles { blocks: blocks * heads, all: all * heads, longest }
+        TileCounts { blocks: blocks * heads, all: all * heads, longest }
     }
 
     /// No tiles.
-    pub const NONE: Tiles = Tiles { blocks: 0, all: 0, longest: 0 };
+    pub const NONE: TileCounts = TileCounts { blocks: 0, all: 0, longest: 0 };
 
     /// The tiles of both, computed by one kernel.
-    pub fn beside(self, other: Tiles) -> Tiles {
-        Tiles {
+    pub fn beside(self, other: TileCounts) -> TileCounts {
+        TileCounts {
             blocks: self.blocks + other.blocks,
             all: self.all + other.all,
             longest: self.longest.max(other.longest),
@@ -94,13 +94,13 @@ impl Tiles {
     }
 
     /// The same tiles, where several blocks share those of one.
-    pub fn shared(self, splits: u64) -> Tiles {
-        Tiles { blocks: self.blocks * splits, longest: self.longest.div_ceil(splits), ..self }
+    pub fn shared(self, splits: u64) -> TileCounts {
+        TileCounts { blocks: self.blocks * splits, longest: self.longest.div_ceil(splits), ..self }
     }
 
     /// Returns the tiles of a grid in which one block processes the tiles of `blocks` of these.
-    pub fn joined(self, blocks: u64) -> Tiles {
-        Tiles { blocks: self.blocks.div_ceil(blocks), longest: self.longest * blocks, ..self }
+    pub fn joined(self, blocks: u64) -> TileCounts {
+        TileCounts { blocks: self.blocks.div_ceil(blocks), longest: self.longest * blocks, ..self }
     }
 
     /// Number of tiles that each block would have if all of a grid had as many and took as long on a device that holds `resident`
@@ -116,7 +116,7 @@ impl Tiles {
         lasts / waves(grid)
     }
 
-    /// Number of tiles of a grid whose blocks have [`Tiles::of_block`] each.
+    /// Number of tiles of a grid whose blocks have [`TileCounts::of_block`] each.
     pub fn even(self, resident: u64, grid: u64) -> f64 {
         self.of_block(resident, grid) * grid as f64
     }
@@ -196,7 +196,7 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
     let [size, value_size] = [shape.size, shape.value_size].map(padded);
     let of_a_bias = if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
     let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));
-    let cost = |tiles: &Tiles, scores: f64, per_score: f64| Cost {
+    let cost = |tiles: &TileCounts, scores: f64, per_score: f64| Cost {
         instructions: (per_score + of_a_bias) * scores,
         special: scores,
         read,
@@ -215,7 +215,7 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
         let flops = 2.0 * (shape.size + shape.value_size) as f64 * shape.pairs();
         let is_few = shape.queries <= FEW_QUERIES;
         let queries = if is_few { FEW_QUERIES } else { TILE };
-        let whole = Tiles::of(shape, heads, (queries, TILE), false);
+        let whole = TileCounts::of(shape, heads, (queries, TILE), false);
         // Blocks share the keys of single queries if there are few heads.
         let splits = if is_few { UNITS.div_ceil(whole.blocks.max(1)).min(whole.longest.max(1)) } else { 1 };
         let tiles = whole.shared(splits);
@@ -230,7 +230,7 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
             ..cost(&tiles, scores, PER_SCORE)
         };
     }
-    let tiles = Tiles::of(shape, heads, (GRADIENT_QUERIES, TILE), true);
+    let tiles = TileCounts::of(shape, heads, (GRADIENT_QUERIES, TILE), true);
     let scores = tiles.even(UNITS, tiles.blocks) * (GRADIENT_QUERIES * TILE) as f64;
     let flops = 2.0 * (3 * shape.size + 2 * shape.value_size) as f64 * shape.pairs();
     let all = heads * shape.queries * shape.keys;

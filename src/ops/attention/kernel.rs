@@ -6,7 +6,7 @@ use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
 use super::super::warpgroups;
-use super::cost::{PER_BIAS, SEARCH_EXCHANGES, Tiles as Visited, WAIT, searches};
+use super::cost::{PER_BIAS, SEARCH_EXCHANGES, TileCounts, WAIT, searches};
 use super::shape::{Axes, bias};
 use super::tiles::{
     HELD, MANY_ROWS, MAX_SPLITS, NARROW, OPERATIONS, RESIDENT, STAGES, THREADS, Tiles, WIDE_STAGES, WIDEST, whole_tiles,
@@ -229,7 +229,7 @@ impl ForwardPartition {
     }
 
     /// Tiles of scores that blocks compute.
-    fn visited(&self, tiles: &Tiles) -> Visited {
+    fn visited(&self, tiles: &Tiles) -> TileCounts {
         match self.together > 1 {
             // A block has the queries of several heads, which attend to nearly the same keys.
             true => {
@@ -238,11 +238,13 @@ impl ForwardPartition {
                     let blocks =
                         count * part.heads / self.together * (part.queries * self.together).div_ceil(tiles.rows);
                     let each = part.keys.div_ceil(tiles.keys[0]);
-                    Visited { blocks, all: blocks * each, longest: each }
+                    TileCounts { blocks, all: blocks * each, longest: each }
                 };
-                all.iter().map(of_part).fold(Visited::NONE, Visited::beside).shared(tiles.splits)
+                all.iter().map(of_part).fold(TileCounts::NONE, TileCounts::beside).shared(tiles.splits)
             }
-            false => Visited::of(&self.shape, self.indices(), (tiles.rows, tiles.keys[0]), false).shared(tiles.splits),
+            false => {
+                TileCounts::of(&self.shape, self.indices(), (tiles.rows, tiles.keys[0]), false).shared(tiles.splits)
+            }
         }
     }
 

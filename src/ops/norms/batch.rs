@@ -18,13 +18,13 @@ use super::*;
 pub struct BatchNorm;
 
 /// Means and variances of channels, as a reduction of its own.
-struct Statistics {
+struct StatisticsReduction {
     /// Spec that reads `x` and the first element of each channel, and writes mean and variance.
     spec: Spec,
     extent: Extent,
 }
 
-/// Returns the operand of the operation for each operand of [`Statistics::spec`]. `inputs` is the operation's number of
+/// Returns the operand of the operation for each operand of [`StatisticsReduction::spec`]. `inputs` is the operation's number of
 /// inputs.
 fn operands(inputs: usize) -> [u8; 4] {
     let mean = inputs as u8 + 1;
@@ -81,8 +81,8 @@ fn task<'a>(spec: &Spec, expression: &'a Expression) -> Task<'a> {
     Task { expression, dims, outputs: vec![whole(inputs, &spec.outputs[0])], inputs: read }
 }
 
-impl Statistics {
-    fn of(spec: &Spec) -> Statistics {
+impl StatisticsReduction {
+    fn of(spec: &Spec) -> StatisticsReduction {
         let x = spec.inputs[0];
         let mut first = x;
         let mut reduced = [false; Dims::MAX];
@@ -91,7 +91,7 @@ impl Statistics {
             first.dims.set(axis, 1);
         }
         let spec = Spec { inputs: vec![x, first], outputs: spec.outputs[1..].to_vec(), ..spec.clone() };
-        Statistics { spec, extent: Extent { dims: x.dims, reduced } }
+        StatisticsReduction { spec, extent: Extent { dims: x.dims, reduced } }
     }
 
     /// Returns the mean and variance of each channel, with error bounds.
@@ -193,7 +193,7 @@ impl Operation for BatchNorm {
             reread: again,
             ..plain
         };
-        let mut costs = Statistics::of(spec).launch_costs();
+        let mut costs = StatisticsReduction::of(spec).launch_costs();
         // The first element of each channel is read twice.
         costs.iter_mut().take(1).for_each(|cost| cost.read = again);
         costs.into_iter().chain([normalizes]).collect()
@@ -204,7 +204,7 @@ impl Operation for BatchNorm {
     }
 
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
-        let statistics = Statistics::of(spec).enclose(inputs[0]);
+        let statistics = StatisticsReduction::of(spec).enclose(inputs[0]);
         let (expression, precision) = (normalized(spec), Precision::of(compute_type(spec)));
         let [y, means, variances] = outputs else { unreachable!("the signature has three outputs") };
         let alike = spec.inputs[0].dims[2..].iter().product::<u64>() as usize;
@@ -239,7 +239,7 @@ impl Operation for BatchNorm {
             return columns.launches(spec);
         }
         let expression = normalized(spec);
-        let mut launches = Statistics::of(spec).launches(spec.inputs.len());
+        let mut launches = StatisticsReduction::of(spec).launches(spec.inputs.len());
         launches.push(match FlatChannels::of(spec) {
             Some(flat) => flat.launch(spec),
             None => walk::launch_all("batch_norm", &[task(spec, &expression)], compute_type(spec)),

@@ -45,11 +45,11 @@ impl BackwardPartition {
         let parts = if self.splits > 1 { 4 * self.splits * self.results() } else { 0 };
         // Results of blocks whose rows are keys if `by_keys`.
         let results = |by_keys: bool| -> u64 {
-            let slopes = spec.outputs.len() > SLOPES;
+            let slopes = spec.outputs.len() > SCORE_GRADIENTS;
             match by_keys {
                 true if self.splits > 1 => 0,
                 true => bytes(&[outputs + 1, outputs + 2]),
-                false => bytes(&[outputs]) + if slopes { bytes(&[outputs + SLOPES]) } else { 0 },
+                false => bytes(&[outputs]) + if slopes { bytes(&[outputs + SCORE_GRADIENTS]) } else { 0 },
             }
         };
         // Blocks of queries and of keys are one launch.

@@ -68,11 +68,11 @@ impl Composed<'_> {
             }
             true => [
                 first,
-                scores(value_size, DY, V, Factor::Slopes),
+                scores(value_size, DY, V, Factor::WeightGradients),
                 kernel("attention_slopes", text::SLOPES),
                 of_keys(value_size, Factor::Weights, DY, DV),
-                of_rows(size, Factor::Gradients, K, DQ),
-                of_keys(size, Factor::Gradients, Q, DK),
+                of_rows(size, Factor::ScoreGradients, K, DQ),
+                of_keys(size, Factor::ScoreGradients, Q, DK),
             ]
             .concat(),
         }
@@ -158,7 +158,7 @@ impl Composed<'_> {
         let skipped = match of.0 {
             Factor::Operand(place) if self.matrices[place].shared => extent.keys.start * whole.row,
             Factor::Operand(_) => extent.rows.start * whole.row,
-            Factor::Scores | Factor::Slopes | Factor::Weights | Factor::Gradients => {
+            Factor::Scores | Factor::WeightGradients | Factor::Weights | Factor::ScoreGradients => {
                 extent.rows.start * whole.row + extent.keys.start
             }
         };
@@ -215,11 +215,12 @@ impl Composed<'_> {
                 };
             }
             Factor::Scores => (self.sums(), 0),
-            Factor::Slopes => (self.sums(), regions.slopes),
+            Factor::WeightGradients => (self.sums(), regions.weight_gradients),
             Factor::Weights => (self.factors(), regions.weights),
-            Factor::Gradients => (self.factors(), regions.gradients),
+            Factor::ScoreGradients => (self.factors(), regions.score_gradients),
         };
-        let parts = if matches!(factor, Factor::Weights | Factor::Gradients) { self.parts_of_a_weight() } else { 1 };
+        let parts =
+            if matches!(factor, Factor::Weights | Factor::ScoreGradients) { self.parts_of_a_weight() } else { 1 };
         in_workspace(dtype, region, self.columns() * parts, self.rows())
     }
 }
