@@ -110,7 +110,7 @@ impl DType {
         }
     }
 
-    /// Loads consecutive elements into `values`, as many as both slices have.
+    /// Loads consecutive elements into `values`, as many as the shorter of the two slices holds.
     pub fn load_all(self, bytes: &[u8], values: &mut [f64]) {
         // Each type has a loop of its own, so that the compiler can vectorize it.
         match self {
@@ -160,7 +160,7 @@ impl DType {
         }
     }
 
-    /// Stores consecutive elements, as many as both slices have, each as [`DType::store`] does.
+    /// Stores consecutive elements, as many as the shorter of the two slices holds, each as [`DType::store`] does.
     pub fn store_all(self, values: &[f64], bytes: &mut [u8]) {
         // Each type has a loop of its own, as in `load_all`.
         match self {

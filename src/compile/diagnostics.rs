@@ -94,7 +94,7 @@ impl Reporting {
         self.mistakes(boxed(all))
     }
 
-    /// The error with the diagnostics of one rank, which they name unless it is the first.
+    /// Returns the error that consists of the diagnostics of one rank. Each names the rank, except those of rank 0.
     pub fn on_rank<D: Diagnostic + Send + Sync + 'static>(&self, all: Vec<D>, rank: u32) -> CompileError {
         match rank {
             0 => self.all(all),

@@ -17,7 +17,7 @@ use super::traces;
 pub struct Parsed {
     /// Name of the text, as the caller gave it.
     pub name: String,
-    /// SHA-256 of the text, the modules that it uses and the files of its traces, in hexadecimal.
+    /// SHA-256 of the text, the modules that it uses, the code of its kernels and the files of its traces, in hexadecimal.
     pub sha256: String,
     /// Tree of the text that could be parsed, even if there are errors.
     pub ast: Ast,

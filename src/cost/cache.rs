@@ -19,7 +19,8 @@ const PAGE: u64 = 64 << 10;
 /// Block size in bytes: a page has 64 blocks, one for each bit of a mask.
 const BLOCK: u64 = PAGE / 64;
 
-/// Parts of the cache's size that its sets hold, which fill unevenly: a third of the sets each. Measured on an H100 with 50 MB: maps, copies
+/// Sizes of the three modelled caches, as parts of the real cache's size; the share of hits is the mean of the three. The sets of the real
+/// cache fill unevenly, and each size stands for a third of the sets. Measured on an H100 with 50 MB: maps, copies
 /// and norms in graphs of twenty calls run at the rate of the cache up to 20 MB, and at that of memory from 50 MB on
 /// (docs/measurements/2026-11-26-simulator.md).
 const ROOMS: [f64; 3] = [0.48, 0.66, 0.84];

@@ -469,8 +469,8 @@ pub fn fits_cache(spec: &Spec, profile: &Profile) -> bool {
 /// several waves together.
 pub const GROUPS: u64 = 8;
 
-/// Number of waves that start together if `fit` blocks fit now and `room` blocks fit on an empty device. No group takes
-/// longer than the whole kernel alone.
+/// Number of waves in a group, which start together, if a kernel of `blocks` blocks starts in `groups` groups. A wave has
+/// `fit` blocks, those that fit now; `room` blocks fit on an empty device. No group takes longer than the whole kernel alone.
 pub fn rounds(blocks: u64, fit: u64, room: u64, groups: u64) -> u64 {
     blocks.div_ceil(groups * fit).min(blocks.div_ceil(room))
 }

@@ -27,7 +27,7 @@ const MAX_SHUT_TIME: Nanos = Nanos(100_000_000);
 pub struct Gate {
     /// True if iterations are held.
     pub on: bool,
-    /// True if iterations of this image can be held.
+    /// True if iterations of this image can be held; `on` can be true only then.
     able: bool,
     /// Reason why iterations cannot be held, in words; `None` if they can, or if no gate was requested.
     pub refused: Option<String>,

@@ -1,4 +1,4 @@
-//! The record of an A/B comparison of two variants, and its evaluation. Does no input or output.
+//! The record of an A/B comparison of two sides, and its evaluation. Does no input or output.
 
 use serde::{Deserialize, Serialize};
 

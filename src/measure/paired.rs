@@ -32,7 +32,7 @@ const WIDEST: f64 = 2.0;
 const ORDERS: u64 = 512;
 
 named! {
-    /// The variants that `aorta ab` compares: a is the reference, b the change.
+    /// The sides that `aorta ab` compares: a is the reference, b the change.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum AbSide {

@@ -31,10 +31,11 @@ const KNEE_POINTS: usize = 3;
 /// Unit of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateUnit {
+    /// Used if every case has arithmetic and one has more than 32 operations per byte.
     Flops,
-    /// Used without arithmetic.
+    /// Used for all other cases that each move bytes.
     Bytes,
-    /// Used if neither arithmetic nor bytes are known.
+    /// Used if a case moves no bytes.
     Iterations,
 }
 

@@ -95,7 +95,9 @@ pub(super) struct BareInput {
 /// State of an output of a definition.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OutputState {
+    /// No operation has written the output yet, so it has no memory.
     NotYet,
+    /// The memory of the output.
     To(ViewId),
     /// The operation that writes the output has failed, so uses of the output are not reported.
     Failed,

@@ -207,8 +207,8 @@ impl<'a> Flow<'a> {
         !self.written[view.index()]
     }
 
-    /// Whether no operation between two others, which do not count, writes an element of a slice; with `reads`, also
-    /// whether none reads one. Operations are in the order of the text.
+    /// Whether no operation strictly between `from` and `to`, in the order of the text, writes an element of a slice. With
+    /// `reads`, reads count as writes do.
     pub fn untouched(&self, slot: usize, view: ViewId, (from, to): (OpId, OpId), reads: bool) -> bool {
         let step = &self.program.cycle[slot];
         let touches = |op: OpId| {

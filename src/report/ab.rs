@@ -1,4 +1,4 @@
-//! The report of a comparison of two variants.
+//! The report of an A/B comparison.
 
 use crate::base::{Bytes, Flops, Nanos, counted, shell};
 use crate::measure::ab::{AbRecord, AbResult, AbSideRecord, BlockMode};
@@ -10,7 +10,7 @@ use super::quantity::{change, changes};
 use super::run::device;
 use super::variant::launched;
 
-/// The page of a comparison of two variants.
+/// The page of an A/B comparison.
 pub fn ab(record: &AbRecord) -> Page {
     let mut page = Page { command: "aorta ab", name: "b against a".to_owned(), ..Page::default() };
     page.lines("", header(record));

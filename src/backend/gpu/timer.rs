@@ -60,8 +60,7 @@ impl From<Box<Fault>> for TimerMeasurement {
 }
 
 /// Measures the overhead of stamps and of an empty kernel. `cache` is the folder for the two kernels; `None` disables
-/// caching. `timeout` is the time allowed for a round, within
-/// `MIN_ROUND_TIMEOUT` and `MAX_ROUND_TIMEOUT`.
+/// caching. `timeout` is the time allowed for a round, clamped to `MIN_ROUND_TIMEOUT` and `MAX_ROUND_TIMEOUT`.
 pub fn measure<A: Api>(api: &A, cache: Option<&Path>, timeout: Nanos) -> TimerMeasurement {
     let timeout = timeout.duration().clamp(MIN_ROUND_TIMEOUT, MAX_ROUND_TIMEOUT);
     match prepared(api, cache, timeout) {
