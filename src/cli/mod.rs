@@ -80,9 +80,9 @@ A FILE is a path, `-` for standard input, or the bare name of a workload of the 
 one (`aorta list` shows them). It may be a scenario (`.ron`), a bundle (`.aortab`), or the record of a \
 run (`.json`), which runs again.
 
-Exit codes: 0 done; 1 an expectation did not hold, plans differ, `compare` found a metric worse, \
-`check --strict` warned, or `fmt --check` found something to change; 2 bad input; 3 no such device \
-or backend; 4 the run failed, or its output is lost; 130 interrupted; 101 a bug.";
+Exit codes: 0 done; 1 a check failed: an expectation, a limit, a verification, `--fail-on`, `--strict`, \
+`fmt --check`, or two plans differ; 2 bad input; 3 no such device or backend; 4 the run failed, or its \
+output is lost; 130 interrupted; 101 a bug.";
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -44,8 +44,10 @@ struct Neighbours {
     pages: [PageUse; TOGETHER as usize],
 }
 
+/// A cache of pages, which replaces the page that was used the longest time ago.
 #[derive(Debug, Default)]
 struct Cache {
+    /// Maximum number of resident pages.
     capacity: usize,
     /// Number of resident pages.
     resident: usize,
@@ -56,6 +58,7 @@ struct Cache {
     free: Vec<usize>,
     /// Ranges of pages with the time of their use, in order; pages that a later use has superseded are skipped.
     order: VecDeque<(Range<u64>, u64)>,
+    /// The time: the number of accesses so far.
     clock: u64,
 }
 

@@ -72,10 +72,12 @@ impl Uses {
     }
 }
 
+/// The fusion of the operations of one slot.
 struct FusionPass<'a> {
     graph: FusionGraph<'a>,
     slot: usize,
     uses: &'a Uses,
+    /// The sets of all metrics and expectations.
     sets: &'a [&'a OpSet],
     /// Pairs that are not fused, a writer and a reader, with the reason.
     unfused: Vec<(OpId, OpId, Obstacle)>,

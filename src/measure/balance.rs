@@ -28,11 +28,13 @@ struct RankLoad<'a> {
 }
 
 impl RankLoad<'_> {
+    /// `None` if the rank was not observed.
     fn of(rank: &RankRecord) -> Option<RankLoad<'_>> {
         let analysis = rank.analysis.as_ref()?;
         Some(RankLoad { rank, totals: analysis.totals?, time: analysis.split.time_ns })
     }
 
+    /// Share of the iteration in which the rank waits for others.
     fn waiting(&self) -> f64 {
         self.totals.wait_ns.0 as f64 / self.time.0.max(1) as f64
     }
@@ -40,21 +42,21 @@ impl RankLoad<'_> {
 
 /// Returns why ranks wait for each other. `None` if they hardly wait, or if a rank was not observed.
 pub fn of(ranks: &[RankRecord], collectives: &[CollectiveRecord], straggler: Option<u32>) -> Option<BalanceRecord> {
-    let sides: Vec<RankLoad> = ranks.iter().map(RankLoad::of).collect::<Option<_>>()?;
-    let least = sides.iter().map(RankLoad::waiting).fold(f64::INFINITY, f64::min);
-    let most = sides.iter().map(RankLoad::waiting).fold(0.0, f64::max);
-    if sides.len() < 2 || most < WORTH_TELLING {
+    let loads: Vec<RankLoad> = ranks.iter().map(RankLoad::of).collect::<Option<_>>()?;
+    let least = loads.iter().map(RankLoad::waiting).fold(f64::INFINITY, f64::min);
+    let most = loads.iter().map(RankLoad::waiting).fold(0.0, f64::max);
+    if loads.len() < 2 || most < WORTH_TELLING {
         return None;
     }
     let record = BalanceRecord { least_waiting: least, most_waiting: most, ..BalanceRecord::default() };
     let named = |late: &[&RankLoad], rest: &[&RankLoad]| BalanceRecord {
-        ranks: late.iter().map(|side| side.rank.rank).collect(),
-        busy_ns: median(late.iter().map(|side| side.totals.busy_ns)),
-        others_busy_ns: median(rest.iter().map(|side| side.totals.busy_ns)),
+        ranks: late.iter().map(|load| load.rank.rank).collect(),
+        busy_ns: median(late.iter().map(|load| load.totals.busy_ns)),
+        others_busy_ns: median(rest.iter().map(|load| load.totals.busy_ns)),
         ..record.clone()
     };
-    let wait = |of: &[&RankLoad]| median(of.iter().map(|side| side.totals.wait_ns)).map_or(0.0, |wait| wait.0 as f64);
-    let (busiest, rest) = busiest(&sides);
+    let wait = |of: &[&RankLoad]| median(of.iter().map(|load| load.totals.wait_ns)).map_or(0.0, |wait| wait.0 as f64);
+    let (busiest, rest) = busiest(&loads);
     let imbalance = named(&busiest, &rest);
     if let (Some(busy), Some(others)) = (imbalance.busy_ns, imbalance.others_busy_ns)
         && busiest.len() <= rest.len()
@@ -68,7 +70,7 @@ pub fn of(ranks: &[RankRecord], collectives: &[CollectiveRecord], straggler: Opt
         return Some(BalanceRecord { kind: "pipeline bubble".to_owned(), ..record });
     }
     let (late, rest): (Vec<&RankLoad>, Vec<&RankLoad>) =
-        sides.iter().partition(|side| Some(side.rank.rank) == straggler);
+        loads.iter().partition(|load| Some(load.rank.rank) == straggler);
     let late_rank = named(&late, &rest);
     if !late.is_empty() && wait(&late) <= CAUSE_SHARE * wait(&rest) && late_rank.busy_ns <= late_rank.others_busy_ns {
         return Some(BalanceRecord { kind: "late rank".to_owned(), ..late_rank });
@@ -79,11 +81,11 @@ pub fn of(ranks: &[RankRecord], collectives: &[CollectiveRecord], straggler: Opt
 
 /// Splits ranks by the time that they work into the busiest ones and the others, at a gap that is large compared with
 /// the spread among the busiest.
-fn busiest<'s, 'a>(sides: &'s [RankLoad<'a>]) -> (Vec<&'s RankLoad<'a>>, Vec<&'s RankLoad<'a>>) {
-    let busy = || sides.iter().map(|side| side.totals.busy_ns.0);
+fn busiest<'s, 'a>(loads: &'s [RankLoad<'a>]) -> (Vec<&'s RankLoad<'a>>, Vec<&'s RankLoad<'a>>) {
+    let busy = || loads.iter().map(|load| load.totals.busy_ns.0);
     let (least, most) = (busy().min().unwrap_or(0), busy().max().unwrap_or(0));
     let from = most as f64 - SIMILAR_WORK * (most - least) as f64;
-    sides.iter().partition(|side| side.totals.busy_ns.0 as f64 >= from)
+    loads.iter().partition(|load| load.totals.busy_ns.0 as f64 >= from)
 }
 
 fn median(times: impl Iterator<Item = Nanos>) -> Option<Nanos> {

@@ -182,6 +182,7 @@ struct CopyArrival {
     view: ViewId,
 }
 
+/// Adds to the program of each rank what arrives there from copies of other ranks.
 struct Linker {
     /// The declared buffers of each rank's program, by name and index.
     memories: Vec<Option<FxHashMap<(String, u32), MemoryId>>>,

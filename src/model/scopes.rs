@@ -4,9 +4,11 @@ use crate::base::Symbol;
 
 use super::value::Value;
 
+/// The value of a name in a scope.
 #[derive(Debug)]
 struct ScopeEntry {
     value: Value,
+    /// The frame of the scope.
     frame: u32,
 }
 
@@ -14,7 +16,7 @@ struct ScopeEntry {
 /// its own frame and the declarations, but not its caller's names.
 #[derive(Debug, Default)]
 pub struct Scopes {
-    slots: Vec<Vec<ScopeEntry>>,
+    entries: Vec<Vec<ScopeEntry>>,
     /// For each open scope, the names that end with it.
     open: Vec<Vec<Symbol>>,
     /// Reused vectors of closed scopes.
@@ -25,7 +27,7 @@ pub struct Scopes {
 
 impl Scopes {
     pub fn new() -> Self {
-        Scopes { slots: Vec::new(), open: vec![Vec::new()], spare: Vec::new(), frames: vec![0] }
+        Scopes { entries: Vec::new(), open: vec![Vec::new()], spare: Vec::new(), frames: vec![0] }
     }
 
     fn frame(&self) -> u32 {
@@ -67,8 +69,8 @@ impl Scopes {
     fn end(&mut self, mut each: impl FnMut(Symbol, Value)) {
         let mut names = self.open.pop().expect("a scope was entered");
         for name in names.drain(..) {
-            let slot = self.slots[name.0 as usize].pop().expect("declared with the scope");
-            each(name, slot.value);
+            let entry = self.entries[name.0 as usize].pop().expect("declared with the scope");
+            each(name, entry.value);
         }
         self.spare.push(names);
     }
@@ -87,26 +89,29 @@ impl Scopes {
 
     fn declare_at(&mut self, scope: usize, name: Symbol, value: Value) {
         let index = name.0 as usize;
-        if self.slots.len() <= index {
-            self.slots.resize_with(index + 1, Vec::new);
+        if self.entries.len() <= index {
+            self.entries.resize_with(index + 1, Vec::new);
         }
         let frame = self.frame();
-        self.slots[index].push(ScopeEntry { value, frame });
+        self.entries[index].push(ScopeEntry { value, frame });
         self.open[scope].push(name);
     }
 
     /// Returns the value of a name that is visible in the open frame; `None` for any other name.
     pub fn get(&self, name: Symbol) -> Option<&Value> {
-        let slots = self.slots.get(name.0 as usize)?;
-        let last = slots.last()?;
+        let entries = self.entries.get(name.0 as usize)?;
+        let last = entries.last()?;
         if last.frame == self.frame() || last.frame == 0 {
             return Some(&last.value);
         }
-        slots.first().filter(|slot| slot.frame == 0).map(|slot| &slot.value)
+        entries.first().filter(|entry| entry.frame == 0).map(|entry| &entry.value)
     }
 
     /// True if the name is visible in the open frame: as a local name or a declaration.
     pub fn in_frame(&self, name: Symbol) -> bool {
-        self.slots.get(name.0 as usize).and_then(|slots| slots.last()).is_some_and(|slot| slot.frame == self.frame())
+        self.entries
+            .get(name.0 as usize)
+            .and_then(|entries| entries.last())
+            .is_some_and(|entry| entry.frame == self.frame())
     }
 }

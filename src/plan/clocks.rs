@@ -9,13 +9,13 @@ use super::clock::VectorClock;
 
 /// A position in a queue: after its `number`-th operation, counted from 1.
 ///
-/// If `mark` is not 0, nothing runs at this position, such as at a `signal`. It represents the operations that are
+/// If `marker` is not 0, nothing runs at this position, such as at a `signal`. It represents the operations that are
 /// known to be complete there: the operations before it, on its queue and on others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueuePosition {
     pub queue: u32,
     pub number: u32,
-    pub mark: u32,
+    pub marker: u32,
 }
 
 /// The clocks of all queues. Operations are added in the order of issue.
@@ -24,6 +24,7 @@ pub struct Clocks {
     queues: Vec<Queue>,
 }
 
+/// A queue at its current end.
 #[derive(Debug)]
 struct Queue {
     /// Operations of other queues that are complete when the last operation of this queue ends. `length` counts its
@@ -31,12 +32,12 @@ struct Queue {
     clock: VectorClock,
     /// Number of operations of the queue.
     length: u32,
-    /// Number of marks of the queue.
-    marks: u32,
+    /// Number of markers of the queue.
+    markers: u32,
     /// Clocks after those operations for which later operations wait, by the operation's number.
     operations: SavedClocks,
-    /// Clocks at those marks for which later operations wait, by the mark's number.
-    marked: SavedClocks,
+    /// Clocks at those markers for which later operations wait, by the marker's number.
+    at_markers: SavedClocks,
 }
 
 /// The clock at a position.
@@ -93,9 +94,9 @@ impl Clocks {
         let queue = || Queue {
             clock: clock.clone(),
             length: 0,
-            marks: 0,
+            markers: 0,
             operations: SavedClocks::default(),
-            marked: SavedClocks::default(),
+            at_markers: SavedClocks::default(),
         };
         Clocks { queues: (0..queues).map(|_| queue()).collect() }
     }
@@ -109,11 +110,11 @@ impl Clocks {
         if known.get(place.queue) < place.number {
             return false;
         }
-        match self.queues[place.queue as usize].saved(place).filter(|_| place.mark != 0) {
+        match self.queues[place.queue as usize].saved(place).filter(|_| place.marker != 0) {
             Some(saved) => (0..)
                 .zip(known.iter().zip(saved.clock.iter()))
                 .all(|(of, (known, needed))| of == queue || known >= needed),
-            // A released mark has no further waiters, so the answer does not matter.
+            // A released marker has no further waiters, so the answer does not matter.
             None => true,
         }
     }
@@ -155,9 +156,9 @@ impl Clocks {
     /// Removes one use of `place`: an operation does not wait for it after all.
     pub fn release(&mut self, place: QueuePosition) {
         let queue = &mut self.queues[place.queue as usize];
-        match place.mark {
+        match place.marker {
             0 => queue.operations.release(place.number),
-            mark => queue.marked.release(mark),
+            marker => queue.at_markers.release(marker),
         }
     }
 
@@ -167,17 +168,17 @@ impl Clocks {
         own.length += 1;
         let saved = own.save(uses);
         own.operations.push(own.length, saved);
-        QueuePosition { queue, number: own.length, mark: 0 }
+        QueuePosition { queue, number: own.length, marker: 0 }
     }
 
-    /// Adds a mark to `queue`, a position at which nothing runs, and returns it. The clock there is kept until it was
+    /// Adds a marker to `queue`, a position at which nothing runs, and returns it. The clock there is kept until it was
     /// used `uses` times.
-    pub fn mark(&mut self, queue: u32, uses: u32) -> QueuePosition {
+    pub fn push_marker(&mut self, queue: u32, uses: u32) -> QueuePosition {
         let own = &mut self.queues[queue as usize];
-        own.marks += 1;
+        own.markers += 1;
         let saved = own.save(uses);
-        own.marked.push(own.marks, saved);
-        QueuePosition { queue, number: own.length, mark: own.marks }
+        own.at_markers.push(own.markers, saved);
+        QueuePosition { queue, number: own.length, marker: own.markers }
     }
 
     /// Notes for all queues that the first `places[q]` operations of each queue `q` are complete.
@@ -196,9 +197,9 @@ impl Clocks {
 
 impl Queue {
     fn saved(&self, place: QueuePosition) -> Option<&Saved> {
-        match place.mark {
+        match place.marker {
             0 => self.operations.get(place.number),
-            mark => self.marked.get(mark),
+            marker => self.at_markers.get(marker),
         }
     }
 
@@ -226,13 +227,13 @@ mod tests {
     #[test]
     fn a_mark_covers_earlier_operations() {
         let mut clocks = Clocks::new(3);
-        let nothing = clocks.mark(0, 2);
+        let nothing = clocks.push_marker(0, 2);
         assert!(clocks.knows(1, nothing), "there is nothing to wait for");
         let a = clocks.push(0, 1);
         clocks.wait(1, a);
-        let mark = clocks.mark(1, 2);
-        assert!(!clocks.knows(2, mark));
-        clocks.wait(2, mark);
-        assert!(clocks.knows(2, mark) && clocks.knows(2, a));
+        let marker = clocks.push_marker(1, 2);
+        assert!(!clocks.knows(2, marker));
+        clocks.wait(2, marker);
+        assert!(clocks.knows(2, marker) && clocks.knows(2, a));
     }
 }

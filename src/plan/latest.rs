@@ -19,9 +19,11 @@ pub struct Latest<T> {
     far: FxHashMap<(u32, u32), u32>,
 }
 
+/// The last access by a queue to an item.
 #[derive(Debug)]
 struct ListNode<T> {
     queue: u32,
+    /// Index of the next node of the item's list, or [`NONE`].
     next: u32,
     access: T,
 }

@@ -59,6 +59,7 @@ pub fn check(program: &Program, plan: &Plan, regions: &Regions, iterations: u32)
     }
 }
 
+/// State of the walk over the iterations.
 struct Races<'a> {
     program: &'a Program,
     plan: &'a Plan,

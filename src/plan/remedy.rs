@@ -106,6 +106,7 @@ pub fn remedies(program: &Program, races: &[&[Collision]]) -> Vec<String> {
     remedies.collect()
 }
 
+/// Searches the text of a program for the statements of races and a place for what orders them.
 struct RemedySearch<'a> {
     program: &'a Program,
 }

@@ -121,11 +121,13 @@ struct UnderWay {
 struct WaitCandidate {
     place: QueuePosition,
     event: EventId,
+    /// True if the operation belongs to an earlier iteration.
     across: bool,
-    /// True if the file spells this wait out, so that it must be issued.
-    spelled: bool,
+    /// True if the file declares this wait, so that it must be issued.
+    explicit: bool,
 }
 
+/// Issues the iterations of the period one after the other, and finds the waits and events that they need.
 struct EventWalk<'a> {
     program: &'a Program,
     plan: &'a Plan,
@@ -166,16 +168,16 @@ impl EventWalk<'_> {
         for op in step.ids() {
             let info = step.op(op);
             let lane = self.lane(index, op);
-            let spelled = |from: OpId, previous: bool| {
+            let explicit = |from: OpId, previous: bool| {
                 info.kind == OpKind::Wait
                     && step.after(op).iter().any(|after| after.op == from && after.previous == previous)
             };
             for edge in graph.incoming(op) {
-                self.add_before(lane, iteration, edge.from, false, spelled(edge.from, false));
+                self.add_before(lane, iteration, edge.from, false, explicit(edge.from, false));
             }
             while let Some(edge) = across.next_if(|edge| edge.to == op) {
                 if edge.distance < self.depth && edge.distance <= iteration {
-                    self.add_before(lane, iteration - edge.distance, edge.from, true, spelled(edge.from, true));
+                    self.add_before(lane, iteration - edge.distance, edge.from, true, explicit(edge.from, true));
                 }
             }
             self.choose(lane);
@@ -195,7 +197,7 @@ impl EventWalk<'_> {
                     if kind == OpKind::HostSync {
                         commands.push(Command::HostSync);
                     }
-                    self.clocks.mark(lane.0, uses)
+                    self.clocks.push_marker(lane.0, uses)
                 }
             };
             self.under_way[in_ring].places.push(place);
@@ -216,24 +218,25 @@ impl EventWalk<'_> {
         StepSchedule { step: index, copy, commands, used: ends.used(), leaves: ends.leaves() }
     }
 
-    fn add_before(&mut self, lane: LaneId, iteration: u32, from: OpId, across: bool, spelled: bool) {
+    /// Adds operation `from` of an iteration to the candidates, unless it is on `lane` itself.
+    fn add_before(&mut self, lane: LaneId, iteration: u32, from: OpId, across: bool, explicit: bool) {
         let place = self.under_way[(iteration % self.depth) as usize].places[from.index()];
         if place.queue != lane.0 {
-            self.before.push(WaitCandidate { place, event: self.events.of(iteration, from), across, spelled });
+            self.before.push(WaitCandidate { place, event: self.events.of(iteration, from), across, explicit });
         }
     }
 
     /// Reduces the candidates to the necessary waits: explicit ones, and those that neither the lane's knowledge nor
     /// another candidate implies; sorts them by position. A candidate that implies another is stronger, so candidates
-    /// are tried in the order of decreasing knowledge. Of equivalent ones (marks) the first is kept.
+    /// are tried in the order of decreasing knowledge. Of equivalent ones, such as markers, the first is kept.
     fn choose(&mut self, lane: LaneId) {
         let clocks = &mut self.clocks;
         if self.before.len() > 1 {
-            let order = |before: &WaitCandidate| (!before.spelled, Reverse(clocks.weight(before.place)), before.place);
+            let order = |before: &WaitCandidate| (!before.explicit, Reverse(clocks.weight(before.place)), before.place);
             self.before.sort_by_cached_key(order);
         }
         self.before.retain(|before| {
-            let needed = before.spelled || !clocks.knows(lane.0, before.place);
+            let needed = before.explicit || !clocks.knows(lane.0, before.place);
             match needed {
                 true => clocks.wait(lane.0, before.place),
                 false => clocks.release(before.place),

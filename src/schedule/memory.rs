@@ -96,8 +96,10 @@ impl Order {
     }
 }
 
+/// A part of the scratch memory that another memory can reuse.
 #[derive(Debug)]
 struct Block {
+    /// Offset in bytes in the scratch memory of an iteration.
     offset: u64,
     /// The memory that used the block last.
     memory: MemoryId,
@@ -182,7 +184,7 @@ impl<'a> Placer<'a> {
     fn take(&mut self, size: u64, lane: u32, clocks: &Clocks) -> Option<u64> {
         let done = |block: &Block| {
             let mut last = self.last.of(block.memory.0);
-            last.all(|(queue, number)| clocks.knows(lane, QueuePosition { queue, number, mark: 0 }))
+            last.all(|(queue, number)| clocks.knows(lane, QueuePosition { queue, number, marker: 0 }))
         };
         let sizes = self.free.range(size..=size.saturating_mul(2)).take(SIZES);
         let (size, index) = sizes.into_iter().find_map(|(&size, blocks)| {

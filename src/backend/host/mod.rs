@@ -63,9 +63,11 @@ fn check_references(image: &Image) -> Result<(), ExecError> {
     without.map_or(Ok(()), Err)
 }
 
+/// The commands of a graph, each with its lane.
 #[derive(Debug, Default)]
 struct CapturedGraph {
-    origin: u32,
+    /// The lane on which the capture began. A launch waits there, and records its end.
+    first_lane: u32,
     commands: Vec<(u32, CapturedCommand)>,
 }
 
@@ -219,11 +221,11 @@ impl Driver for HostDriver {
         let graph = std::mem::take(&mut self.graphs[number]);
         let begin = self.shared.image.events;
         let end = begin + 1;
-        // The captured forks and joins connect the other lanes to the origin.
+        // The captured forks and joins connect the other lanes to the first one.
         self.execute(lane, CapturedCommand::Record(begin))?;
-        self.execute(graph.origin, CapturedCommand::Wait(begin))?;
+        self.execute(graph.first_lane, CapturedCommand::Wait(begin))?;
         graph.commands.iter().try_for_each(|&(lane, command)| self.execute(lane, command))?;
-        self.execute(graph.origin, CapturedCommand::Record(end))?;
+        self.execute(graph.first_lane, CapturedCommand::Record(end))?;
         self.execute(lane, CapturedCommand::Wait(end))?;
         self.graphs[number] = graph;
         Ok(())
@@ -259,7 +261,7 @@ impl Driver for HostDriver {
     }
 
     fn begin_capture(&mut self, lane: u32) -> Result<(), Box<Fault>> {
-        self.capture = Some(CapturedGraph { origin: lane, commands: Vec::new() });
+        self.capture = Some(CapturedGraph { first_lane: lane, commands: Vec::new() });
         Ok(())
     }
 

@@ -69,13 +69,17 @@ pub struct SimulatedRank<'a> {
 /// Collectives on a channel at which some members have not arrived.
 #[derive(Default)]
 struct ChannelState {
+    /// Number of the first open collective.
     first: usize,
+    /// For each open collective, the calls that have arrived at it.
     open: VecDeque<Vec<CollectiveCall>>,
     /// For each member, the number of collectives at which it has arrived.
     arrived: FxHashMap<u32, usize>,
+    /// True if a mismatch was reported. Later collectives of the channel are then not compared.
     differs: bool,
 }
 
+/// Sends and receives between two ranks on a channel that wait for their partners.
 #[derive(Default)]
 struct TransferQueue {
     sends: VecDeque<CollectiveCall>,
@@ -233,6 +237,7 @@ impl<'a> RankSimulation<'a> {
 
     // --- Collectives ------------------------------------------------------------------------------------------
 
+    /// Adds a call to its collective, and completes the collective if it is the last one.
     fn meet(&mut self, channel: CommunicatorKey, side: CollectiveCall, table: &CallTable, group: GroupId) {
         let size = table.program.groups[group.index()].size() as usize;
         let state = self.channels.entry(channel).or_default();
@@ -276,6 +281,7 @@ impl<'a> RankSimulation<'a> {
         }
     }
 
+    /// Reports two calls of a collective that do not match.
     fn disagree(&mut self, channel: CommunicatorKey, first: CollectiveCall, second: CollectiveCall) {
         if let Some(state) = self.channels.get_mut(&channel) {
             state.differs = true;
@@ -294,6 +300,7 @@ impl<'a> RankSimulation<'a> {
 
     // --- Transfers --------------------------------------------------------------------------------------------
 
+    /// Completes a send or receive with its partner, or queues it if the partner has not arrived.
     fn transfer(&mut self, channel: CommunicatorKey, side: CollectiveCall, call: &Collective, table: &CallTable) {
         let rank = side.0.rank;
         let peer = table.program.groups[call.group.index()].members_with(rank).nth(call.peer as usize).unwrap_or(rank);
