@@ -24,12 +24,12 @@ impl Session {
     /// Captures the graph of an iteration of the period and returns its number. `observed` is the method of timing
     /// operations; `None` for a graph that is not observed.
     pub(super) fn capture_step(&mut self, index: usize, observed: Option<Timing>) -> Result<u32, ExecError> {
-        let origin = self.origin(index);
-        self.driver.begin_capture(origin).map_err(device)?;
-        let issued = self.fork(index, origin).and_then(|()| self.commands(index, observed, true));
-        let issued = issued.and_then(|()| self.join(index, origin));
+        let stamp_lane = self.stamp_lane(index);
+        self.driver.begin_capture(stamp_lane).map_err(device)?;
+        let issued = self.fork(index, stamp_lane).and_then(|()| self.commands(index, observed, true));
+        let issued = issued.and_then(|()| self.join(index, stamp_lane));
         // A capture must be ended even if it failed.
-        let graph = self.driver.end_capture(origin).map_err(device);
+        let graph = self.driver.end_capture(stamp_lane).map_err(device);
         let recorded = self.record_again(index);
         issued?;
         let graph = graph?;

@@ -79,10 +79,10 @@ impl Session {
         mut launch: impl FnMut(&mut Self, u32, u32) -> Result<(), ExecError>,
     ) -> Result<(), ExecError> {
         let index = self.index(iteration);
-        let origin = self.origin(index);
+        let stamp_lane = self.stamp_lane(index);
         self.issued = iteration + 1;
-        self.driver.stamp(Self::begin_stamp(iteration), origin).map_err(device)?;
-        self.follow(index, origin, Self::begin_stamp(iteration))?;
+        self.driver.stamp(Self::begin_stamp(iteration), stamp_lane).map_err(device)?;
+        self.follow(index, stamp_lane, Self::begin_stamp(iteration))?;
         let period = self.lowered.outline.period.clone();
         for command in &period[index].commands {
             match *command {
@@ -93,8 +93,8 @@ impl Session {
             }
         }
         self.progress.wait_for_device();
-        self.join(index, origin)?;
-        self.driver.stamp(Self::end_stamp(iteration), origin).map_err(device)
+        self.join(index, stamp_lane)?;
+        self.driver.stamp(Self::end_stamp(iteration), stamp_lane).map_err(device)
     }
 
     /// Waits for the operation that was issued last.

@@ -118,15 +118,15 @@ impl Session {
         hold: bool,
     ) -> Result<(), ExecError> {
         let gate = (iteration % RING) as u32;
-        let origin = match mode {
-            LaunchMode::Stream => self.origin(self.index(iteration)),
+        let stamp_lane = match mode {
+            LaunchMode::Stream => self.stamp_lane(self.index(iteration)),
             LaunchMode::Graph => 0,
         };
         if mode == LaunchMode::Stream && self.lowered.sync == Sync::Iteration {
-            self.await_last(iteration, origin)?;
+            self.await_last(iteration, stamp_lane)?;
         }
         if self.lowered.cold {
-            self.driver.flush(origin).map_err(device)?;
+            self.driver.flush(stamp_lane).map_err(device)?;
         }
         let stamped = observe.is_some_and(|timing| timing.first_stamp().is_some());
         let is_gated = hold
@@ -137,7 +137,7 @@ impl Session {
             };
         self.lowered.gate.set_held(gate, is_gated);
         if is_gated {
-            self.driver.hold(gate, origin).map_err(device)?;
+            self.driver.hold(gate, stamp_lane).map_err(device)?;
         }
         Ok(())
     }
@@ -259,15 +259,15 @@ fn most(image: &Image, period: &[StepCommands], stamps: u32) -> u32 {
                 ImageCommand::HostSync => {}
             }
         }
-        // The commands that `Session::lead_in` and `Session::issue` add: on the origin lane the wait for the previous
+        // The commands that `Session::lead_in` and `Session::issue` add: on the stamp lane the wait for the previous
         // iteration, the cache flush, the gate and both stamps; on each other lane a wait for the begin stamp; and the
         // joins at the end.
-        let origin = step.used.first().copied().unwrap_or(0);
-        add(origin, 5);
-        step.used.iter().filter(|lane| **lane != origin).for_each(|&lane| add(lane, 1));
-        for &lane in step.leaves.iter().filter(|lane| **lane != origin) {
+        let stamp_lane = step.used.first().copied().unwrap_or(0);
+        add(stamp_lane, 5);
+        step.used.iter().filter(|lane| **lane != stamp_lane).for_each(|&lane| add(lane, 1));
+        for &lane in step.leaves.iter().filter(|lane| **lane != stamp_lane) {
             add(lane, 1);
-            add(origin, 1);
+            add(stamp_lane, 1);
         }
         most = most.max(queues.values().copied().max().unwrap_or(0));
     }

@@ -139,32 +139,32 @@ impl Session {
     }
 
     /// The lane that records both stamps of an iteration: the first lane that it uses.
-    pub(super) fn origin(&self, index: usize) -> u32 {
+    pub(super) fn stamp_lane(&self, index: usize) -> u32 {
         self.lowered.outline.period[index].used.first().copied().unwrap_or(0)
     }
 
-    /// Makes the origin lane wait for the end of the previous iteration if that ended on another lane. On the same
+    /// Makes the stamp lane wait for the end of the previous iteration if that ended on another lane. On the same
     /// lane, stream order is enough.
-    pub(super) fn await_last(&mut self, iteration: u64, origin: u32) -> Result<(), ExecError> {
+    pub(super) fn await_last(&mut self, iteration: u64, stamp_lane: u32) -> Result<(), ExecError> {
         match iteration.checked_sub(1) {
-            Some(last) if self.origin(self.index(last)) != origin => {
-                self.driver.wait_stamp(origin, Self::end_stamp(last)).map_err(device)
+            Some(last) if self.stamp_lane(self.index(last)) != stamp_lane => {
+                self.driver.wait_stamp(stamp_lane, Self::end_stamp(last)).map_err(device)
             }
             _ => Ok(()),
         }
     }
 
-    /// Makes every lane of an iteration wait for the origin lane.
-    pub(super) fn fork(&mut self, index: usize, origin: u32) -> Result<(), ExecError> {
-        let event = self.lowered.joins + origin;
+    /// Makes every lane of an iteration wait for the stamp lane.
+    pub(super) fn fork(&mut self, index: usize, stamp_lane: u32) -> Result<(), ExecError> {
+        let event = self.lowered.joins + stamp_lane;
         let mut recorded = false;
         for position in 0..self.lowered.outline.period[index].used.len() {
             let lane = self.lowered.outline.period[index].used[position];
-            if lane == origin {
+            if lane == stamp_lane {
                 continue;
             }
             if !recorded {
-                self.driver.record(event, origin).map_err(device)?;
+                self.driver.record(event, stamp_lane).map_err(device)?;
                 recorded = true;
             }
             self.driver.wait(lane, event).map_err(device)?;
@@ -248,12 +248,12 @@ impl Session {
         &mut self,
         mode: LaunchMode,
         iteration: u64,
-        observe: Option<Timing>,
+        observed: Option<Timing>,
         ahead: (u64, Option<u64>),
     ) -> Result<(), ExecError> {
         self.issued = iteration + 1;
-        self.stamped = observe.map(|_| iteration).or(self.stamped);
-        let issued = self.issue_held(mode, iteration, observe);
+        self.stamped = observed.map(|_| iteration).or(self.stamped);
+        let issued = self.issue_held(mode, iteration, observed);
         self.issued_at = None;
         self.release_gate(iteration, ahead);
         issued
@@ -274,12 +274,12 @@ impl Session {
                 self.driver.stamp(end, 0).map_err(device)
             }
             (LaunchMode::Stream, Sync::Iteration) => {
-                let origin = self.origin(index);
-                self.driver.stamp(begin, origin).map_err(device)?;
-                self.follow(index, origin, begin)?;
+                let stamp_lane = self.stamp_lane(index);
+                self.driver.stamp(begin, stamp_lane).map_err(device)?;
+                self.follow(index, stamp_lane, begin)?;
                 self.commands(index, observed, false)?;
-                self.join(index, origin)?;
-                self.driver.stamp(end, origin).map_err(device)
+                self.join(index, stamp_lane)?;
+                self.driver.stamp(end, stamp_lane).map_err(device)
             }
             (LaunchMode::Stream, Sync::End) => {
                 if iteration == 0 {
@@ -295,11 +295,11 @@ impl Session {
         }
     }
 
-    /// Makes every lane of an iteration wait for `stamp`, which `origin` has recorded.
-    pub(super) fn follow(&mut self, index: usize, origin: u32, stamp: u32) -> Result<(), ExecError> {
+    /// Makes every lane of an iteration wait for `stamp`, which lane `stamp_lane` has recorded.
+    pub(super) fn follow(&mut self, index: usize, stamp_lane: u32, stamp: u32) -> Result<(), ExecError> {
         for position in 0..self.lowered.outline.period[index].used.len() {
             let lane = self.lowered.outline.period[index].used[position];
-            if lane != origin {
+            if lane != stamp_lane {
                 self.driver.wait_stamp(lane, stamp).map_err(device)?;
             }
         }

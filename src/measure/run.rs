@@ -102,20 +102,20 @@ fn headlines(
 ) -> Result<(), ExecError> {
     let mut session = request.open()?;
     // A vendor's library that has been attached may slow down later iterations, so all headlines are measured before.
-    let last = session.may_attach();
+    let observe_last = session.may_attach();
     for &mode in request.modes {
         if !sampled.is_empty() {
             keep(request, sampled, &[], warnings);
         }
         let before = sampled.len();
         sample(request, &mut session, mode, sampled, warnings)
-            .and_then(|()| match last {
+            .and_then(|()| match observe_last {
                 true => Ok(()),
                 false => sampled[before..].iter_mut().try_for_each(|one| observe(request, &mut session, one)),
             })
             .inspect_err(|error| warnings.push(failed(run_name(mode), error)))?;
     }
-    for index in 0..if last { sampled.len() } else { 0 } {
+    for index in 0..if observe_last { sampled.len() } else { 0 } {
         keep(request, sampled, &[], warnings);
         observe(request, &mut session, &mut sampled[index])
             .inspect_err(|error| warnings.push(failed(run_name(sampled[index].mode), error)))?;
