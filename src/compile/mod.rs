@@ -325,6 +325,12 @@ impl Compiled {
         ranks::has_collectives(&self.ast)
     }
 
+    /// True if the file has a collective or a copy that names a rank, so that another number of ranks may change what it
+    /// does.
+    pub fn may_communicate(&self) -> bool {
+        self.has_collectives() || ranks::may_copy_to_others(&self.ast)
+    }
+
     /// Schedules a rank on the streams of a device.
     pub fn place(&self, rank: &RankPlan, topology: Topology) -> Schedule {
         let options = schedule::ScheduleOptions { streams: self.max_streams, ..schedule::ScheduleOptions::default() };

@@ -47,7 +47,7 @@ pub(super) fn has_collectives(ast: &Ast) -> bool {
 
 /// True if the blocks of the file reach a call that names the rank of an output. Only the analysis can determine
 /// whether that is another rank.
-fn may_copy_to_others(ast: &Ast) -> bool {
+pub(super) fn may_copy_to_others(ast: &Ast) -> bool {
     calls(ast).iter().any(|call| call.outputs.iter().any(|output| output.at.is_some()))
 }
 

@@ -248,6 +248,17 @@ fn a_default_of_one_rank_is_reported() {
     }
 }
 
+/// A record repeats its number of ranks, also of a file that only copies to other ranks.
+#[test]
+fn a_record_of_copies_has_its_number_of_ranks() {
+    let sandbox = Sandbox::new();
+    sandbox.write("ring.aorta", "buffer x, y: f32[4]\nstep { copy(x -> y at (rank + 1) % world) }");
+    sandbox.good(&["exec", "ring.aorta", "--backend", "sim", "--effort", "quick", "--json", "a.json"]);
+    let record = sandbox.json("a.json");
+    let scenario = record["source"]["parts"]["run.ron"].as_str().expect("the record has its scenario");
+    assert!(scenario.contains("ranks: 1"), "{scenario}");
+}
+
 /// A report shows the first rank, or the requested one.
 #[test]
 fn a_report_shows_the_rank_that_is_asked_for() {

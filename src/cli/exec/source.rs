@@ -58,7 +58,7 @@ fn scenario(args: &ExecArgs, settings: &Settings, loaded: &Loaded) -> Scenario {
         backend: args.backend,
         profile,
         topology,
-        ranks: Some(world).filter(|_| args.emulate.is_none() && (world > 1 || loaded.compiled.has_collectives())),
+        ranks: Some(world).filter(|_| args.emulate.is_none() && (world > 1 || loaded.compiled.may_communicate())),
         emulate: args.emulate,
         rank: args.emulate.map(|_| args.rank),
         verify: args.verify,
