@@ -204,7 +204,7 @@ fn shares_of<'a, I: Iterator<Item = OperationAccesses<'a>>>(
     mut caches: [Cache; ROOMS.len()],
 ) -> Vec<u8> {
     let mut shares = Vec::new();
-    // The first round fills the caches, the second is the steady state.
+    // The first pass fills the caches, the second is the steady state.
     for _ in 0..2 {
         shares.clear();
         for access in accesses() {

@@ -114,7 +114,7 @@ impl Session {
         &mut self,
         mode: LaunchMode,
         iteration: u64,
-        observe: Option<Timing>,
+        observed: Option<Timing>,
         hold: bool,
     ) -> Result<(), ExecError> {
         let gate = (iteration % RING) as u32;
@@ -128,12 +128,12 @@ impl Session {
         if self.lowered.cold {
             self.driver.flush(stamp_lane).map_err(device)?;
         }
-        let stamped = observe.is_some_and(|timing| timing.first_stamp().is_some());
+        let stamped = observed.is_some_and(|timing| timing.first_stamp().is_some());
         let is_gated = hold
             && match mode {
                 LaunchMode::Stream => self.lowered.gate.holds(stamped),
                 // The vendor's library makes the launch of a graph take much longer than the graph itself.
-                LaunchMode::Graph => observe == Some(Timing::Records) && self.lowered.gate.holds_graph(),
+                LaunchMode::Graph => observed == Some(Timing::Records) && self.lowered.gate.holds_graph(),
             };
         self.lowered.gate.set_held(gate, is_gated);
         if is_gated {
