@@ -7,7 +7,7 @@ use crate::base::{DType, Interner, SrcSpan, suggest};
 use crate::ops;
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::{BinaryOp, Expr, Name};
-use crate::syntax::written;
+use crate::syntax::{loop_with_step, written};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -291,8 +291,7 @@ pub(super) fn of_tensor(name: &str) -> String {
 }
 
 /// Names of functions in other languages.
-const OTHER_NAMES: [(&[&str], &str); 19] = [
-    (&["range", "arange"], "write `0..n`"),
+const OTHER_NAMES: [(&[&str], &str); 18] = [
     (&["div_ceil", "ceildiv", "cdiv", "divup", "div_up"], "write `ceil_div(a, b)`"),
     (&["div", "floordiv", "idiv"], "write `floor_div(a, b)`"),
     (&["mod", "fmod", "rem"], "write `a % b`"),
@@ -330,6 +329,16 @@ pub(super) fn unknown_function_help(name: &str, is_def: bool, args: &[Expr], nam
         let call = format!("r: {name}({})", args.join(", "));
         let what = if is_def { "is called as a statement" } else { "is an operation" };
         return format!("`{name}` {what}: write `{call}` above, in the step, and `r` here");
+    }
+    if ["range", "arange"].contains(&name) {
+        let args: Vec<String> = args.iter().map(|arg| written(arg, names)).collect();
+        return match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            [] => "write `0..n`".to_owned(),
+            [to] => format!("write `0..{to}`"),
+            [from, to] | [from, to, "1"] => format!("write `{from}..{to}`"),
+            [from, to, step, ..] => loop_with_step("i", from, to, step)
+                .map_or_else(|| format!("write `{from}..{to}`"), |help| format!("a range has no step: {help}")),
+        };
     }
     if let Some((_, help)) = OTHER_NAMES.iter().find(|(names, _)| names.contains(&name)) {
         return (*help).to_owned();

@@ -30,16 +30,12 @@ fn is_word_call(text: &str) -> bool {
 
 fn reserved(place: &FailurePoint) -> Option<String> {
     let no_name = |word: &str| Some(format!("`{word}` {NO_NAME}: write another, such as `my_{word}`"));
-    let (word, before) = (place.word(), place.word_before());
+    let word = place.word();
     if place.rule == Rule::stmt_piece && place.before.ends_with(':') && lead(word, false).is_some() {
         return help("a label names one operation: `phase load { … }` names a block");
     }
     if word == "and" && place.lead() == "on" {
         return help("labels have commas between them: `on s after a, b { … }`");
-    }
-    // The parser treats a reserved word as the name of an option until the colon is missing.
-    if place.inside() == Some('(') && place.tokens == [":"] && words::is_reserved(before) {
-        return no_name(before);
     }
     // A clause such as `at` follows a value; where a value begins, or before the colon of a label, it is meant as a name.
     let after = place.rest[word.len()..].trim_start();

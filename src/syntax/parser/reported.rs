@@ -41,8 +41,8 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
     let mut reserved: HashSet<String> = HashSet::new();
     // Number of blocks without a `{` whose `}` has not been found.
     let mut unopened = 0;
-    // True if the last error is about a statement outside of all blocks.
-    let mut outside = false;
+    // Offset of the last error if it is about a statement outside of all blocks.
+    let mut outside: Option<usize> = None;
     let mut reported: Vec<SyntaxError> = Vec::new();
     for error in errors {
         if reported.len() == limit {
@@ -99,13 +99,16 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
             SyntaxError::Expected { expected, .. } => SPLITTER.contains(&expected.as_str()),
             _ => false,
         };
-        // The block of a `step` is missing or ends too early: the statements behind it are the same mistake.
+        // The block of a `step` is missing or ends too early: the statements behind it, up to the next declaration, are the same
+        // mistake.
         let is_outside = matches!(&error, SyntaxError::UnknownKeyword { word, what: "declaration", .. }
             if keyword_help(word, "declaration", at, text) == INSIDE_STEP);
-        if is_outside && (unopened > 0 || outside) {
+        let declared = |from: usize| text[from..at].lines().any(|line| DECLARATIONS.contains(&leading_word(line)));
+        let is_repeated = unopened > 0 || outside.is_some_and(|from| !declared(from));
+        outside = is_outside.then_some(at);
+        if is_outside && is_repeated {
             continue;
         }
-        outside = is_outside;
         let last = reported.last().map(offset_of);
         if is_consequence
             && last.is_some_and(|last| {
