@@ -285,8 +285,7 @@ impl<'a> Analyzer<'a> {
             // A member of a label is one of its outputs: `r.values`.
             let is_output = kind == "a label" && written(expr, &self.names).contains(&format!("{set}."));
             let help = match is_output {
-                true => "the elements of a tensor are no figure: let the operation write to a buffer, whose elements \
-                         `aorta exec --outputs FOLDER` stores"
+                true => "no figure has the elements of a tensor: `aorta exec --outputs FOLDER` stores those of buffers"
                     .to_owned(),
                 false => {
                     format!("`{set}` is {kind}: write a figure of it, such as `time({set})` or `bandwidth({set})`")

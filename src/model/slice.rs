@@ -166,6 +166,7 @@ impl Analyzer<'_> {
     ) -> Value {
         let name = self.text_of(base);
         let given = items.len();
+        let is_draw = base.as_name().is_some_and(|symbol| matches!(self.scopes.get(symbol), Some(Value::Draw(_))));
         let help = match (family, has) {
             (true, 1) if slices && given > 1 => {
                 let texts: Vec<String> = items.iter().map(|item| written(item, &self.names)).collect();
@@ -173,6 +174,13 @@ impl Analyzer<'_> {
                     "the first brackets choose a member, further ones a slice of it: `{name}[{}][{}]`",
                     texts[0],
                     texts[1..].join(", ")
+                )
+            }
+            (true, 1) if given > 1 && is_draw => {
+                let texts: Vec<String> = items.iter().map(|item| format!("[{}]", written(item, &self.names))).collect();
+                format!(
+                    "the value of a draw is a list of lists: write each index in its own brackets, `{name}{}`",
+                    texts.concat()
                 )
             }
             (true, 1) => {

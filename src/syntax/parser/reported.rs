@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::base::suggest;
+use crate::base::{DType, suggest};
 
 use super::super::error::SyntaxError;
 use super::super::other_languages;
@@ -476,6 +476,10 @@ fn after_declaration(word: &str, at: usize, text: &str) -> Option<String> {
         }
         "buffer" if ["device", "pinned", "managed", "host"].contains(&word) => {
             Some(format!("the space of a buffer follows `in`: `{before} in {word}`"))
+        }
+        "buffer" if before.ends_with(']') && DType::from_name(word).is_some() => {
+            let sizes = &before[before.rfind('[').unwrap_or(0)..];
+            Some(format!("sizes follow the element type: `{word}{sizes}`"))
         }
         "stream" if ["priority", "units", "queue", "kind", "threads"].contains(&word) => {
             let value = line(text, at + word.len()).trim_start_matches([' ', ':', '=']).split(' ').next()?;
