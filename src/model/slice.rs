@@ -284,7 +284,10 @@ impl Analyzer<'_> {
         let memory = self.names.name(self.program.memory(memory).name).to_owned();
         let why = match unplaced {
             Unplaced::Slice => format!("not one range in each dimension of {dims}"),
-            Unplaced::Other => format!("it divides a dimension of {dims} where another slice of `{memory}` crosses it"),
+            Unplaced::Other(other) => {
+                let other = self.program.view_text(other);
+                format!("it divides a dimension of {dims} in parts, and `{other}` above is no box of such parts")
+            }
         };
         self.fail_value(SliceError::SliceOfView { name, memory, why, at: span.into() })
     }
