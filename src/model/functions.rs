@@ -6,7 +6,7 @@ use crate::base::units::Dimension;
 use crate::base::{DType, Interner, SrcSpan, suggest};
 use crate::ops;
 use crate::ops::expression::{Binary, Unary};
-use crate::syntax::ast::{BinaryOp, Expr, Name};
+use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Name};
 use crate::syntax::{loop_with_step, written};
 
 use super::analyzer::Analyzer;
@@ -281,6 +281,11 @@ impl Analyzer<'_> {
 
 /// Help for a function of plain values that is called with a tensor.
 pub(super) fn of_tensor(name: &str) -> String {
+    if Binary::from_name(name).is_some() && ops::find(name).is_some() {
+        return format!(
+            "over a tensor, `{name}` is an operation of the step: `m: {name}(x)`; for each element of two, write `map({name}(x, y) -> z)`"
+        );
+    }
     match Unary::from_name(name).is_some() || Binary::from_name(name).is_some() {
         true => format!("for each element of a tensor, write an operation: `map({name}(x) -> y)`"),
         false if ops::find(name).is_some() => {
@@ -324,6 +329,9 @@ const OTHER_NAMES: [(&[&str], &str); 18] = [
 /// Help for an unknown function: the one that was probably meant, or a list of all. `is_def` if the file defines the name as a
 /// `def` or a `kernel`.
 pub(super) fn unknown_function_help(name: &str, is_def: bool, args: &[Expr], names: &Interner) -> String {
+    if !is_def && ops::find(name).is_some() && args.iter().any(|arg| matches!(arg.kind, ExprKind::List(_))) {
+        return format!("lists have no `{name}`: they have `len`, `sum`, `mean`, `min`, `max` and `rev`");
+    }
     if is_def || ops::find(name).is_some() {
         let args: Vec<String> = args.iter().map(|arg| written(arg, names)).collect();
         let call = format!("r: {name}({})", args.join(", "));

@@ -301,6 +301,9 @@ fn comma(place: &FailurePoint) -> Option<String> {
     let behind = place.rest[place.word().len()..].trim_start();
     let word = place.word();
     match place.inside()? {
+        '(' if word == "to" && place.rule == Rule::stmt_piece && place.before.contains("->") => {
+            help("the other rank follows `at`: `copy(x -> y at 1)`")
+        }
         _ if next == '"' && place.word_before() == "f" => {
             help("a label is written without quotes, with its index: `layer[0]`")
         }

@@ -11,6 +11,9 @@ pub(super) fn head(place: &FailurePoint) -> Option<String> {
         ("on", Some('(')) if name != "on" => {
             let index = place.rest[1..].split(')').next().unwrap_or_default();
             match name {
+                _ if index.contains(':') => {
+                    Some(format!("a stream has its options where it is declared: `stream {name}({index})`"))
+                }
                 "after" => Some(format!("write labels without parentheses: `on s after {index} {{ … }}`")),
                 _ => Some(format!("write the index of a member in brackets: `on {name}[{index}] {{ … }}`")),
             }

@@ -381,6 +381,10 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
         return help;
     }
     match other_languages::declaration(word) {
+        _ if !first_on_line && word == "on" && leading_word(behind) == "rank" => {
+            "remove it: every rank has what the file declares; in the step, `if rank == 0 { … }` is for one of them"
+                .to_owned()
+        }
         _ if !first_on_line && word == "on" => {
             let words: Vec<&str> = line(text, at).split_whitespace().collect();
             let space = ["pinned", "host", "device"].into_iter().find(|space| words.contains(space));
