@@ -8,7 +8,7 @@ mod side;
 mod unquoted;
 
 use crate::base::shell;
-use crate::measure::ab::AbRecord;
+use crate::measure::ab::{AbBasis, AbRecord};
 use crate::measure::effect::{THRESHOLD, Verdict};
 use crate::measure::paired::AbSide;
 use crate::report::{self, PageContent, page};
@@ -54,11 +54,12 @@ pub fn run(args: AbArgs) -> CliResult {
     }
 }
 
-/// Compares two sides with the default options of `aorta ab` and shows the result. Returns false if it was interrupted.
+/// Compares the times that two sides take for the same work, with the default options of `aorta ab`, and shows the result.
+/// Returns false if it was interrupted.
 pub fn compare(sides: [SideArgs; 2], interrupt: &Interrupt) -> Result<bool, CliError> {
     let plan = AbPlan { sides, rounds: ROUNDS as usize, iterations: None, seed: SEED, fresh: false, apart: false };
     let Some(mut done) = measured(&plan, interrupt)? else { return Ok(false) };
-    done.record.judge(THRESHOLD);
+    done.record.judge(THRESHOLD, AbBasis::Work);
     output::print(&page::text(&[report::ab(&done.record)]));
     Ok(done.record.complete)
 }
@@ -94,7 +95,7 @@ fn side(side: AbSide, args: &AbArgs, given: &str) -> Result<SideArgs, CliError> 
 fn finish(args: &AbArgs, done: CompletedAb) -> CliResult {
     let CompletedAb { mut record, stderr } = done;
     output::eprint(&notes(&stderr));
-    record.judge(args.threshold());
+    record.judge(args.threshold(), AbBasis::Iteration);
     args.page.show(&[report::ab(&record)], || record.to_json())?;
     args.page.write_html(|| PageContent::ab(&record))?;
     if let Some(path) = &args.json {

@@ -12,9 +12,6 @@ use crate::compile::BoxedDiagnostic;
 use crate::config::ConfigError;
 use crate::exec::ExecError;
 
-/// The reason why the record of a run is no file of another kind.
-pub const RECORD_OF_A_RUN: &str = "it is the record of a run";
-
 /// Any error that ends a command.
 #[derive(Debug)]
 pub enum CliError {
@@ -142,11 +139,16 @@ pub enum InputError {
     RefusedValues { values: String },
 
     #[error("{name} is not a file of cases: {why}")]
-    #[diagnostic(code(aorta::cli::no_cases), help("{}", match why.as_str() {
-        RECORD_OF_A_RUN => "`aorta compare A B` compares records, and `aorta view A B` shows them on one page",
-        _ => "`aorta sweep FILE --json PATH` writes one",
+    #[diagnostic(code(aorta::cli::no_cases), help("{}", match is_record {
+        true => "`aorta compare A B` compares records, and `aorta view A B` shows them on one page",
+        false => "`aorta sweep FILE --json PATH` writes one",
     }))]
-    NoCases { name: String, why: String },
+    NoCases {
+        name: String,
+        why: String,
+        /// True for the record of a run.
+        is_record: bool,
+    },
 
     #[error("{name} already exists, with {has}")]
     #[diagnostic(

@@ -124,7 +124,7 @@ fn check_rank(record: &RunRecord, rank: u32) -> Result<(), InputError> {
 /// Shows the cases of a file, or of the files of several partitions, the last result of each.
 fn cases(args: &ReportArgs, files: Vec<(String, Cases)>) -> CliResult {
     check_cases(args)?;
-    let no_cases = |why| InputError::NoCases { name: args.records[0].display().to_string(), why };
+    let no_cases = |why| InputError::NoCases { name: args.records[0].display().to_string(), why, is_record: false };
     let mut read = Cases::merge(files).map_err(no_cases)?;
     if let Some(note) = missing(&read) {
         output::eprint(&note);

@@ -7,7 +7,7 @@ use crate::measure::RunRecord;
 use crate::measure::ab::AbRecord;
 use crate::measure::cases::Cases;
 
-use super::error::{InputError, RECORD_OF_A_RUN};
+use super::error::InputError;
 use super::{container, load};
 
 /// The results in a file.
@@ -38,12 +38,13 @@ pub fn read(path: &Path) -> Result<Stored, InputError> {
 pub fn cases(path: &Path) -> Result<Cases, InputError> {
     let text = load::read(path, load::FileKind::Record)?;
     if json::schema(&text).is_some_and(|schema| schema.starts_with("aorta.run/")) {
-        return Err(InputError::NoCases { name: path.display().to_string(), why: RECORD_OF_A_RUN.to_owned() });
+        let (name, why) = (path.display().to_string(), "it is the record of a run".to_owned());
+        return Err(InputError::NoCases { name, why, is_record: true });
     }
     parsed(path, &text)
 }
 
 fn parsed(path: &Path, text: &str) -> Result<Cases, InputError> {
     let read = Cases::parse(text.as_bytes()).and_then(|read| read.ok_or("its first line is incomplete".to_owned()));
-    read.map_err(|why| InputError::NoCases { name: path.display().to_string(), why })
+    read.map_err(|why| InputError::NoCases { name: path.display().to_string(), why, is_record: false })
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::base::{Bytes, counted, hex, shell};
-use crate::config::{SuiteCase, SuiteFile};
+use crate::config::{Mistakes, SuiteCase, SuiteFile};
 use crate::measure::cases::{Case, CasesHeader, CasesKind, Status};
 use crate::report;
 
@@ -63,6 +63,11 @@ pub fn run_suite(
         output::print(&commands(&planned));
         let bad = planned.iter().any(|case| matches!(case.planned.command, Err((Status::Failed, _))));
         return Ok(if bad { BAD_INPUT } else { DONE });
+    }
+    if !text.is_empty() {
+        let (_, mistakes) = SuiteFile::read(name, &text);
+        let bad = placed_mistakes(&mut planned, (&suite, &text), &mistakes);
+        bad.values().for_each(|error| error.print(DiagnosticFormat::default()));
     }
     let mut runner = Runner::open(args.run.files.json.as_ref(), None, &header, args.run.resume, planned.len())?;
     // Cases that were skipped or failed may succeed now.
@@ -189,19 +194,28 @@ pub fn check(name: &str, config: &ConfigArgs, how: DiagnosticFormat) -> Result<S
     let mut planned = simulated(name, config)?;
     let (suite, text) = plan::find(name)?;
     let (_, mistakes) = SuiteFile::read(&suite.name, &text);
-    let mut bad: BTreeMap<usize, CliError> = BTreeMap::new();
-    for plan in &mut planned {
-        if let Some(mistake) = plan.mistake.take() {
-            bad.entry(plan.case.declared)
-                .or_insert_with(|| placed::placed(mistake, &plan.case, (&suite, &text), &mistakes));
-        }
-    }
+    let mut bad = placed_mistakes(&mut planned, (&suite, &text), &mistakes);
     let last = bad.pop_last();
     bad.values().for_each(|error| error.print(how));
     match last {
         Some((_, error)) => Err(error),
         None => Ok(format!("{name}: good: {}\n{}", counted(planned.len(), "case"), commands(&planned))),
     }
+}
+
+/// The first mistake of each case that the suite declares, at its place in the text, by the number of the case.
+fn placed_mistakes(
+    planned: &mut [SuitePlan],
+    suite: (&SuiteFile, &str),
+    mistakes: &Mistakes,
+) -> BTreeMap<usize, CliError> {
+    let mut bad = BTreeMap::new();
+    for plan in planned {
+        if let Some(mistake) = plan.mistake.take() {
+            bad.entry(plan.case.declared).or_insert_with(|| placed::placed(mistake, &plan.case, suite, mistakes));
+        }
+    }
+    bad
 }
 
 /// The command of each case, or why it has none.

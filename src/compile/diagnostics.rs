@@ -146,6 +146,7 @@ fn unknown_name(error: &ModelError) -> Option<String> {
     use ModelError::*;
     match error {
         UnknownName { name, .. }
+        | DeclaredBelow { name, .. }
         | UnknownOperation { name, .. }
         | UnknownSet { name, .. }
         | UnknownFigure { name, .. }

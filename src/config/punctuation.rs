@@ -138,6 +138,9 @@ impl<'a> Walker<'a> {
                 return;
             }
             let next = self.tokens.get(at + 1).copied();
+            if self.levels.len() == 1 && self.item().is_group && self.behind_end(self.tokens[at]) {
+                return;
+            }
             match self.tokens[at] {
                 Token::Comma(comma) => self.comma(range(self.text, comma)),
                 Token::Open(open) => self.open(open),
@@ -159,6 +162,21 @@ impl<'a> Walker<'a> {
             }
         }
         self.finish();
+    }
+
+    /// Reports text behind the bracket that closes the file's fields, from this token on. False for a comma or a surplus bracket,
+    /// which have messages of their own.
+    fn behind_end(&mut self, token: Token) -> bool {
+        let (Token::Atom(text) | Token::Open(text)) = token else { return false };
+        let start = range(self.text, text).start;
+        let rest = &self.text[start..];
+        let line = rest.lines().next().unwrap_or_default().trim_end();
+        let blank: String = rest.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect();
+        let message = "text follows the bracket that ends the file";
+        let help = "remove it, or move the bracket behind it";
+        let slip = PunctuationMistake::new(start..start + line.len(), message, help);
+        self.mistakes.push(slip.fixed(start..self.text.len(), &blank));
+        true
     }
 
     fn item(&mut self) -> &mut OpenItem {

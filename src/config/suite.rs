@@ -289,24 +289,22 @@ impl SuiteFile {
             return;
         }
         let mut titles = BTreeSet::new();
-        let mut number = 0;
-        for (index, declared) in self.cases.iter().enumerate() {
-            let path = ["cases".to_owned(), index.to_string()];
-            let before = mistakes.count();
-            for case in self.expanded_case(declared) {
-                number += 1;
-                let title = case.name.clone().unwrap_or_default();
-                // A mistake in a declared case is reported for the first case that it expands to.
-                if mistakes.count() == before {
-                    self.check_case(&case, &format!("of case {number} ({title})"), &path, mistakes);
+        // Paths of the values that have been reported: several cases may share one.
+        let mut reported = BTreeSet::new();
+        for (case, number) in self.expanded().iter().zip(1usize..) {
+            let title = case.name.clone().unwrap_or_default();
+            for (field, error) in self.wrong_values(case, &format!("of case {number} ({title})")) {
+                let path = self.path(case, &field, mistakes);
+                if reported.insert(path.clone()) {
+                    mistakes.add(&path.iter().map(String::as_str).collect::<Vec<_>>(), error);
                 }
-                // A name may be incomplete if a part of it could not be read.
-                if !titles.insert(title.clone()) && mistakes.count() == 0 {
-                    let help = "give one of them a `name` of its own";
-                    let name = format!("name of case {number}");
-                    let error = bad_value(name, &format!("{title:?}"), "another case is called so", help);
-                    mistakes.add(&[&path[0], &path[1], "name"], error);
-                }
+            }
+            // A name may be incomplete if a part of it could not be read.
+            if !titles.insert(title.clone()) && mistakes.count() == 0 {
+                let help = "give one of them a `name` of its own";
+                let name = format!("name of case {number}");
+                let error = bad_value(name, &format!("{title:?}"), "another case is called so", help);
+                mistakes.add(&["cases", &case.declared.to_string(), "name"], error);
             }
         }
         let cases: Vec<_> = self.expanded().into_iter().map(|case| case.values).collect();
@@ -318,43 +316,71 @@ impl SuiteFile {
         }
     }
 
-    /// Reports the wrong values of a case. The last argument is the path of the case that declares it.
-    fn check_case(&self, case: &SuiteCase, place: &str, [cases, index]: &[String; 2], mistakes: &mut Mistakes) {
+    /// The wrong values of an expanded case, each with the names that lead to it within the case.
+    fn wrong_values<'c>(&self, case: &'c SuiteCase, place: &str) -> Vec<(Vec<&'c str>, ConfigError)> {
+        let mut wrong = Vec::new();
         let named = |field: &str| format!("{field} {place}");
         if case.workload.is_empty() {
             let error = bad_value(named("workload"), "absent", "a case names one", "write `workload: \"moe\"`");
-            mistakes.add(&[cases, index, "workload"], error);
+            wrong.push((vec!["workload"], error));
         }
         if case.workload.starts_with('-') {
             let help = "write the text to a file, and name that file";
             let error =
                 bad_value(named("workload"), &case.workload, "a case reads a file, or a shipped workload", help);
-            mistakes.add(&[cases, index, "workload"], error);
+            wrong.push((vec!["workload"], error));
         }
         let counts =
             [("ranks", case.ranks), ("needs.gpus", case.needs.gpus), ("streams", case.streams.first().copied())];
         for (name, _) in counts.into_iter().filter(|(_, count)| *count == Some(0)) {
             let error = bad_value(named(name), "0", "it is 1 at least", "leave it out where any number will do");
-            let field = name.split('.');
-            mistakes.add(&[cases, index].into_iter().map(String::as_str).chain(field).collect::<Vec<_>>(), error);
+            wrong.push((name.split('.').collect(), error));
         }
         let memory = case.needs.memory.as_ref();
         if let Some(memory) = memory.filter(|memory| memory.dimension != Dimension::BYTES || memory.value < 0.0) {
             let help = "write `needs: (memory: \"40GiB\")`";
             let error = bad_value(named("needs.memory"), &memory.to_string(), "it is no size in bytes", help);
-            mistakes.add(&[cases, index, "needs", "memory"], error);
+            wrong.push((vec!["needs", "memory"], error));
         }
         for (name, value) in &case.settings {
-            if let Err(error) = check_setting(&self.name, name, value) {
-                mistakes.add(&[cases, index, "settings", name], error);
-            }
+            let error = check_setting(&self.name, name, value).err();
+            wrong.extend(error.map(|error| (vec!["settings", name], error)));
         }
         for (metric, span) in &case.limits {
-            let name = named(&format!("limits[{metric:?}]"));
-            if let Err(error) = span.check(&name, metric == "time") {
-                mistakes.add(&[cases, index, "limits", metric], error);
-            }
+            let error = span.check(&named(&format!("limits[{metric:?}]")), metric == "time").err();
+            wrong.extend(error.map(|error| (vec!["limits", metric], error)));
         }
+        wrong
+    }
+
+    /// Paths at which a field of an expanded case can stand, the one that takes precedence first.
+    pub fn paths(&self, case: &SuiteCase, field: &[&str]) -> Vec<Vec<String>> {
+        let declared = case.declared.to_string();
+        let within = |names: &[&str]| -> Vec<String> {
+            [&["cases", &declared], names].concat().into_iter().map(str::to_owned).collect()
+        };
+        let mut paths = Vec::new();
+        let axes = self.cases.get(case.declared).map(|declared| &declared.axes[..]).unwrap_or_default();
+        for (number, axis) in axes.iter().enumerate().rev() {
+            let Some(value) = case.values.get(&axis.name) else { continue };
+            let number = number.to_string();
+            if let (["params", name], Some(param)) = (field, &axis.param)
+                && name == param
+                && let Some(index) = axis.values.iter().position(|known| known == value)
+            {
+                paths.push(within(&["axes", &number, "values", &index.to_string()]));
+            }
+            paths.push(within(&[&["axes", &number, "cases", value], field].concat()));
+        }
+        paths.push(within(field));
+        paths
+    }
+
+    /// The path of a field of an expanded case in the suite's text, or the one that it would have in the declared case.
+    pub fn path(&self, case: &SuiteCase, field: &[&str], mistakes: &Mistakes) -> Vec<String> {
+        let mut paths = self.paths(case, field);
+        let found = paths.iter().position(|path| mistakes.has(&path.iter().map(String::as_str).collect::<Vec<_>>()));
+        paths.swap_remove(found.unwrap_or(paths.len() - 1))
     }
 }
 

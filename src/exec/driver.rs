@@ -104,6 +104,15 @@ impl Fault {
     pub fn new(call: &'static str, message: impl Into<String>) -> Box<Fault> {
         Box::new(Fault { call, code: 0, message: message.into(), late: false })
     }
+
+    /// The fault of capturing, in a graph, a transfer of rows that a tensor counts.
+    pub fn counts_in_graph() -> Box<Fault> {
+        Fault::new(
+            "issue",
+            "the host must read the row counts, which it cannot do inside a graph: run it as streams (`--launch stream`), or write \
+             `copy(x, counts -> y at r)` for each rank, which reads the counts on the device",
+        )
+    }
 }
 
 impl ExecError {

@@ -10,6 +10,9 @@ use super::trace::{Span, Trace};
 /// Maximum number of observed slots. Of a longer cycle every second, third, … slot is observed, counted from slot 0.
 const MAX_OBSERVED_SLOTS: u64 = 512;
 
+/// Maximum number of slots that run before an observed iteration beside those that overlap it.
+const MAX_LEAD: u64 = 16;
+
 /// Selects the observed iterations of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
@@ -27,6 +30,12 @@ impl Observation {
     /// Observes each slot once.
     pub fn once(mode: LaunchMode, slots: usize) -> Observation {
         Observation { mode, slots: slots as u64, times: 1, most: u64::MAX }
+    }
+
+    /// Number of overlapping iterations of different slots after which the device is as far behind as in the steady state: a round,
+    /// or a part of a long one; 0 if all iterations are alike. The device is idle after each observed iteration.
+    fn round(self) -> u64 {
+        if self.slots > 1 { self.slots.min(MAX_LEAD) } else { 0 }
     }
 
     /// Returns the numbers of the observed iterations in increasing order. The first is of slot 0. At least `lead`
@@ -103,7 +112,7 @@ impl Session {
         // The end stamp of an overlapping iteration orders it only after those more than `ahead` before it.
         let overlapping = self.overlap(mode);
         let ahead = if overlapping { self.lowered.ahead } else { self.lowered.ahead.max(2) };
-        let lead = if overlapping { ahead.max(2) - 1 } else { 1 };
+        let lead = if overlapping { ahead.max(2) - 1 + observation.round() } else { 1 };
         let wanted = observation.iterations(lead);
         if mode == LaunchMode::Graph {
             self.capture_observed(&wanted, timing)?;

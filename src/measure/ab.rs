@@ -8,6 +8,7 @@ use crate::exec::LaunchMode;
 use super::effect::{self, Direction, Effect, Verdict};
 use super::paired::{self, AbSide, Paired};
 use super::record::{RunRecord, WarmupRecord};
+use super::scaling::{self, RateUnit};
 use super::series;
 use super::slots;
 use super::summary::Summary;
@@ -79,6 +80,15 @@ pub struct AbBlockRecord {
     pub block: BlockResult,
 }
 
+/// Times that an A/B comparison compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AbBasis {
+    /// Those of an iteration of each side.
+    Iteration,
+    /// Those that each side takes for the work of an iteration of a, as a search compares points.
+    Work,
+}
+
 /// Evaluation of the blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AbResult {
@@ -97,6 +107,10 @@ pub struct AbResult {
     /// Carry-over for each side: the time of its blocks directly after a block of the other side, over that directly
     /// after its own.
     pub carried: [Option<Effect>; 2],
+    /// Work that both sides do in the compared times: that of an iteration of a. `None` if the times are those of an iteration of
+    /// each side.
+    #[serde(skip)]
+    pub work: Option<(RateUnit, f64)>,
 }
 
 /// Value of a block: the median time of its iterations in ns; for a program with several slots, the median over rounds
@@ -128,15 +142,19 @@ impl AbRecord {
     }
 
     /// Evaluates the blocks, and adds warnings about the result.
-    pub fn judge(&mut self, threshold: f64) {
-        self.result = self.judged(threshold);
+    pub fn judge(&mut self, threshold: f64, basis: AbBasis) {
+        self.result = self.judged(threshold, basis);
         let doubts = self.doubts();
         self.warnings.extend(doubts);
     }
 
-    fn judged(&self, threshold: f64) -> Option<AbResult> {
-        let turns = paired::paired(&self.levels(AbSide::A, true), &self.levels(AbSide::B, true), threshold, self.seed)?;
-        let (a, b) = (self.levels(AbSide::A, false), self.levels(AbSide::B, false));
+    fn judged(&self, threshold: f64, basis: AbBasis) -> Option<AbResult> {
+        let ((unit, work), (other_unit, other_work)) = (scaling::work(&self.a.run), scaling::work(&self.b.run));
+        let is_by_work = basis == AbBasis::Work && unit == other_unit && work != other_work;
+        let scale = if is_by_work { work / other_work } else { 1.0 };
+        let scaled = |in_turn| self.levels(AbSide::B, in_turn).iter().map(|level| level * scale).collect::<Vec<f64>>();
+        let turns = paired::paired(&self.levels(AbSide::A, true), &scaled(true), threshold, self.seed)?;
+        let (a, b) = (self.levels(AbSide::A, false), scaled(false));
         let mut apart = Effect::of_values(&a, &b, Direction::LowerIsBetter, threshold);
         let agree = apart.as_ref().and_then(|apart| agree(&turns, apart));
         let carried = [AbSide::A, AbSide::B].map(|side| self.carried(side, threshold));
@@ -146,7 +164,7 @@ impl AbRecord {
             let rule = (Direction::LowerIsBetter, threshold);
             (_, apart.verdict) = effect::allow_for_runs(apart.ratio, apart.interval, deviation, rule);
         }
-        Some(AbResult { verdict, turns, between_runs, apart, agree, carried })
+        Some(AbResult { verdict, turns, between_runs, apart, agree, carried, work: is_by_work.then_some((unit, work)) })
     }
 
     /// Assumed standard deviation between processes of the same program. `None` if several processes measured it, or if

@@ -16,7 +16,7 @@ use super::summary::Summary;
 use super::waiting::Iteration;
 
 /// Share of a kernel's time with a concurrently waiting operation above which the kernel counts as affected.
-const MOST: f64 = 0.5;
+const MAX_SHARE: f64 = 0.5;
 
 /// Slowdown of kernels that run beside a waiting collective, send or receive: their time divided by their time alone.
 /// Without a run on one stream, the reference is the time of equal operations that run beside no waiting one. `None`
@@ -32,7 +32,7 @@ pub fn waiting(subject: &Subject) -> Option<BesideRecord> {
             let range = [(span.start.0 as f64, span.end.0 as f64)];
             match spans::length(&spans::common(&range, &waits)) {
                 0.0 => apart.entry(kernel.spec).or_default().push(time),
-                common if common >= MOST * time => beside.push((kernel, time)),
+                common if common >= MAX_SHARE * time => beside.push((kernel, time)),
                 _ => {}
             }
         }

@@ -10,7 +10,7 @@ use super::record::CountersRecord;
 use super::request::Request;
 
 /// Maximum number of counted operations. If more have the name, the first ones in the iteration are counted.
-const MOST: usize = 8;
+const MAX_COUNTED: usize = 8;
 
 /// Returns the operations of the first slot that have a name: the label with or without its indices, or the operation's own
 /// name, such as `gemm`. At most 8.
@@ -22,7 +22,7 @@ pub fn chosen(program: &Program, name: &str) -> Vec<OpId> {
         let names = [text.as_str(), &plain_name(&text), program.op_name(info)];
         matches!(info.kind, OpKind::Run(_)) && names.contains(&name)
     };
-    step.ids().filter(is_named).take(MOST).collect()
+    step.ids().filter(is_named).take(MAX_COUNTED).collect()
 }
 
 /// Returns the names by which [`chosen`] finds operations, without those that have an index, in alphabetical order.

@@ -398,6 +398,9 @@ impl<'a> RankMetrics<'a> {
             };
             let value = self.over_rounds(leaf).ok()?;
             let (suffix, value) = match statistic {
+                None if let FigureExpr::Metric { metric, .. } = leaf => {
+                    (String::new(), shown(&self.evidence.program.metrics[*metric], value))
+                }
                 Some(Statistic::Cv) => (".cv".to_owned(), format!("{value:.4}")),
                 Some(statistic) => (format!(".{}", statistic.name()), dimension.display(value)),
                 None => (String::new(), dimension.display(value)),

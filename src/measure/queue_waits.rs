@@ -18,7 +18,7 @@ const REPORTED: f64 = 0.05;
 const STARTS: f64 = 0.9;
 
 /// Largest number of queues that CUDA accepts.
-const MOST_CONNECTIONS: usize = 32;
+const MAX_CONNECTIONS: usize = 32;
 
 /// Hardware queues of a launch as streams.
 #[derive(Clone, Debug)]
@@ -157,11 +157,11 @@ fn help(queues: &LaneQueues, operations: usize, time: Nanos) -> String {
     }
     match queues.vendor.as_deref() {
         Some("amd") => format!("{share}: `--env GPU_MAX_HW_QUEUES={streams}` gives each its own; or {otherwise}"),
-        _ if streams <= MOST_CONNECTIONS => {
+        _ if streams <= MAX_CONNECTIONS => {
             format!("{share}: `--env CUDA_DEVICE_MAX_CONNECTIONS={streams}` gives each its own; or {otherwise}")
         }
-        _ if queues.numbers.len() < MOST_CONNECTIONS => format!(
-            "{share}, and `--env CUDA_DEVICE_MAX_CONNECTIONS={MOST_CONNECTIONS}` gives the most that CUDA has: use at most as many \
+        _ if queues.numbers.len() < MAX_CONNECTIONS => format!(
+            "{share}, and `--env CUDA_DEVICE_MAX_CONNECTIONS={MAX_CONNECTIONS}` gives the most that CUDA has: use at most as many \
              streams, {otherwise}"
         ),
         _ => format!("{share}, the most that CUDA has: use at most as many streams, {otherwise}"),

@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 
 use super::cases::{Axis, Case, CasesHeader};
 use super::pace::Pace;
+use super::record::RunRecord;
 
 pub use axis_effect::AxisEffect;
 pub use point::{CurvePoint, Interval, is_conclusive, number, seconds};
@@ -145,16 +146,21 @@ pub fn unit(cases: &[&Case]) -> RateUnit {
     }
 }
 
-/// Objective that a search minimizes: time per unit of work in seconds. The unit is an arithmetic operation, or a byte
-/// without arithmetic, or an iteration without either. `None` for a case without results.
+/// Unit by which a search compares runs, and the work of an iteration over all ranks in it: arithmetic operations, or bytes
+/// without arithmetic, or iterations without either.
+pub fn work(record: &RunRecord) -> (RateUnit, f64) {
+    let (flops, bytes) = point::totals(record);
+    match (flops > 0.0, bytes > 0.0) {
+        (true, _) => (RateUnit::Flops, flops),
+        (false, true) => (RateUnit::Bytes, bytes),
+        (false, false) => (RateUnit::Iterations, 1.0),
+    }
+}
+
+/// Objective that a search minimizes: time per unit of work in seconds. `None` for a case without results.
 pub fn cost(case: &Case, pace: Pace) -> Option<f64> {
-    let point = CurvePoint::of(case, "", pace)?;
-    let unit = match (point.flops > 0.0, point.bytes > 0.0) {
-        (true, _) => RateUnit::Flops,
-        (false, true) => RateUnit::Bytes,
-        (false, false) => RateUnit::Iterations,
-    };
-    Some(1.0 / point.rate(unit).value)
+    let time = CurvePoint::of(case, "", pace)?.time.value;
+    Some(time / work(case.record.as_ref()?).1)
 }
 
 /// Results along each axis of a sweep, or along all zipped axes together. Omits axes with fewer than two results on

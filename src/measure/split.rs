@@ -76,19 +76,16 @@ struct PlacedIteration<'a> {
 struct TraceOrder {
     /// Index of each operation's span.
     places: Vec<Option<usize>>,
-    /// Index of the first and of the last span of each real stream.
-    of_lane: BTreeMap<LaneId, (usize, usize)>,
+    /// Index of the last span of each real stream.
+    last_of_lane: BTreeMap<LaneId, usize>,
     queues: QueueWaits,
 }
 
 impl TraceOrder {
     fn of(trace: &Trace, around: &TimeSplitContext) -> TraceOrder {
-        let mut of_lane = BTreeMap::new();
-        for (at, span) in trace.spans.iter().enumerate() {
-            of_lane.entry(span.lane).or_insert((at, at)).1 = at;
-        }
+        let last_of_lane = trace.spans.iter().enumerate().map(|(at, span)| (span.lane, at)).collect();
         let places = places(trace, around.plan.steps[trace.step].operations());
-        TraceOrder { places, of_lane, queues: (around.queues)(trace) }
+        TraceOrder { places, last_of_lane, queues: (around.queues)(trace) }
     }
 }
 
@@ -136,11 +133,11 @@ fn predecessor(placed: &[PlacedIteration], (age, at): Occurrence, plan: &Plan) -
     let across = across.map(|edge| (age + edge.distance as usize, edge.from));
     let occurrence =
         |(age, from): (usize, OpId)| Some((age, placed.get(age)?.order.places.get(from.index()).copied().flatten()?));
-    // A stream executes its iterations in order, also where the plan needs no edge for it.
+    // A stream executes its operations and its iterations in order, also where the plan needs no edge for it.
     let lane = trace.spans[at].lane;
-    let is_first = placed[age].order.of_lane.get(&lane).is_some_and(|(first, _)| *first == at);
-    let on_lane = (age + 1..placed.len()).find_map(|age| Some((age, placed[age].order.of_lane.get(&lane)?.1)));
-    let on_lane = on_lane.filter(|_| is_first);
+    let before = trace.spans[..at].iter().rposition(|span| span.lane == lane).map(|at| (age, at));
+    let on_lane = before
+        .or_else(|| (age + 1..placed.len()).find_map(|age| Some((age, *placed[age].order.last_of_lane.get(&lane)?))));
     let ended = |&(age, at): &Occurrence| (placed[age].times(at).1, std::cmp::Reverse((age, at)));
     within.chain(across).filter_map(occurrence).chain(on_lane).max_by_key(ended)
 }

@@ -86,6 +86,11 @@ pub fn record(
     }
     let simulated_host = request.profile.filter(|_| device.simulated).map(|profile| &profile.host);
     let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref(), simulated_host);
+    // A run that has been asked for a graph needs no such advice.
+    let slow_host = slow_host.map(|text| match request.modes.contains(&LaunchMode::Graph) {
+        true => text.replace(BY_GRAPH, ""),
+        false => text,
+    });
     // A gated iteration does not wait for the host.
     let host_bound = slow_host.is_some() && !samples.slowest.gated;
     let device = DeviceProperties::new(&device, request.profile);
@@ -114,6 +119,9 @@ pub fn record(
             let on_cpu = on_cpu(analysis, &rank.operations, &of.schedule.lanes);
             (analysis.verdict, analysis.help) = verdict::without_verdict(rank.observer_effect)
                 .unwrap_or_else(|| verdict::verdict(analysis, number, balance, &on_cpu));
+            if *mode == LaunchMode::Graph {
+                analysis.help = verdict::help_for_graph(&analysis.help);
+            }
         }
     }
     let effects = ranks.iter().filter_map(|rank| Some((rank.rank, rank.observer_effect?)));
@@ -195,6 +203,9 @@ fn assumed_note(operations: &[OperationRecord]) -> Option<String> {
     })
 }
 
+/// Remedy for an iteration that the host launches too slowly.
+const BY_GRAPH: &str = "; `--launch graph` launches it by one call";
+
 /// Warning that the host takes nearly as long to launch an iteration as the device to run it; `None` if it does not, or if iterations
 /// without the gate are as fast. `simulated` has the times of a simulated host; `None` if the host is real.
 fn waits_for_host(
@@ -226,7 +237,7 @@ fn waits_for_host(
         )
     });
     Some(format!(
-        "{}: host launch time {issue} for an iteration of {headline}: {waits}; `--launch graph` launches it by one call{}",
+        "{}: host launch time {issue} for an iteration of {headline}: {waits}{BY_GRAPH}{}",
         mode.phrase(),
         source.unwrap_or_default()
     ))

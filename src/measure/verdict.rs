@@ -54,11 +54,14 @@ const AT_ENDS: &str = "the time before its first and after its last operation";
 /// Remedy for gaps during which other streams run operations.
 const NO_FREE_UNITS: &str = "an operation that finds no free units starts when others end: give its stream a higher `priority`, \
                              launch it before the others, or give each fewer blocks; if operations are short, the device starts \
-                             them one after the other: `--launch graph` or `--fuse`";
+                             them one after the other: `--fuse` merges them; `--launch graph` shortens the gaps";
 
 /// Remedy for operations that are so short that the device cannot start them fast enough.
-const FEWER_STARTS: &str = "more streams do not help: fewer and larger operations start less often, `--fuse` merges chains of them, and a \
-                            graph starts them faster, `--launch graph`";
+const FEWER_STARTS: &str = "more streams do not help: fewer and larger operations start less often, and `--fuse` merges chains of \
+                            them; `--launch graph` shortens the gaps";
+
+/// End of the remedies that a run as a graph has followed already.
+const BY_GRAPH: &str = "; `--launch graph` shortens the gaps";
 
 /// Remedy for operations of host streams.
 pub const ON_CPU: &str = "the CPU limits it: more `threads` on the host stream, up to the cores of the machine, several host streams, \
@@ -165,6 +168,11 @@ pub fn verdict(
         _ => help.to_owned(),
     };
     (verdict, help)
+}
+
+/// A remedy for an iteration that is launched as a graph.
+pub fn help_for_graph(help: &str) -> String {
+    help.strip_suffix(BY_GRAPH).unwrap_or(help).to_owned()
 }
 
 /// The text in place of a verdict if observing changes the iteration too much for one; `None` otherwise.
@@ -312,8 +320,8 @@ fn words(part: &str) -> PartTexts {
         "dependency" => (
             "bound by gaps between operations",
             BETWEEN,
-            "operations are short compared with the gaps between them: fuse them, or give each more work; `--launch \
-             graph` shortens the gaps",
+            "operations are short compared with the gaps between them: fuse them, or give each more work; `--launch graph` \
+             shortens the gaps",
         ),
         "idle" => (
             "bound by the start and end of the iteration",
@@ -342,7 +350,7 @@ fn words(part: &str) -> PartTexts {
             "kernels of the file",
             "a profiler shows what limits one: `aorta profile --with ncu FILE`",
         ),
-        "synthetic" => ("bound by synthetic work", "synthetic work", "the file sets its duration"),
+        "synthetic" => ("bound by synthetic work", "synthetic work", "the file sets its work or its duration"),
         "row-wise" => (
             "bound by row-wise operations",
             "row-wise work",

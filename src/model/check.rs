@@ -79,8 +79,8 @@ struct Checker<'a> {
     locals: Locals,
     /// Labels of the step or `def` that is checked, wherever they are in it.
     later: FxHashMap<Symbol, SrcSpan>,
-    /// Values and buffers that the step or `def` declares, wherever they are in it.
-    later_locals: FxHashMap<Symbol, SrcSpan>,
+    /// Values and buffers that the step or `def` declares, wherever they are in it, with the block in which each is known.
+    later_locals: FxHashMap<Symbol, (SrcSpan, SrcSpan)>,
     /// Labels of the step, and labels of definitions with the definition that has them.
     step_labels: FxHashMap<Symbol, SrcSpan>,
     inner_labels: FxHashMap<Symbol, Symbol>,

@@ -143,17 +143,28 @@ pub(super) fn collect_labels(block: &Block, families: bool, labels: &mut FxHashM
     });
 }
 
-/// The values and buffers that statements of a block declare, with their first locations.
-pub(super) fn locals(block: &Block) -> FxHashMap<Symbol, SrcSpan> {
+/// Values and buffers that a block declares, each with its location and the loop, branch or block in which it is known.
+pub(super) fn locals(block: &Block) -> FxHashMap<Symbol, (SrcSpan, SrcSpan)> {
     let mut locals = FxHashMap::default();
-    walk::block(block, &mut |stmt| match &stmt.kind {
-        StmtKind::Let(Binding { name, .. }) => _ = locals.entry(name.symbol).or_insert(name.span),
-        StmtKind::Buffer(buffer) => {
-            buffer.families.iter().for_each(|Family { name, .. }| _ = locals.entry(name.symbol).or_insert(name.span));
-        }
-        _ => {}
-    });
+    add_locals(block, block.span, &mut locals);
     locals
+}
+
+fn add_locals(block: &Block, scope: SrcSpan, locals: &mut FxHashMap<Symbol, (SrcSpan, SrcSpan)>) {
+    let mut add = |name: &Name| _ = locals.entry(name.symbol).or_insert((name.span, scope));
+    for stmt in &block.stmts {
+        match &stmt.kind {
+            StmtKind::Let(binding) => add(&binding.name),
+            StmtKind::Buffer(buffer) => buffer.families.iter().for_each(|family| add(&family.name)),
+            _ => {}
+        }
+    }
+    for stmt in &block.stmts {
+        let is_scope = matches!(stmt.kind, StmtKind::For { .. } | StmtKind::If { .. });
+        for inner in stmt.blocks() {
+            add_locals(inner, if is_scope { inner.span } else { scope }, locals);
+        }
+    }
 }
 
 /// Locations of the names that a declaration gives to buffers.

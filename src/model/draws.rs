@@ -173,6 +173,14 @@ impl Analyzer<'_> {
                 let Value::List(items) = &values[0] else {
                     return self.wrong_type("a list, such as `[128, 512]`", &values[0], call.args[0].span);
                 };
+                if items.is_empty() {
+                    return self.fail(ModelError::BadSize {
+                        what: "the list of values".to_owned(),
+                        value: "empty".to_owned(),
+                        at: call.args[0].span.into(),
+                        help: "write the values to choose from: `choice([128, 512])`",
+                    });
+                }
                 let weights = match call.args.get(1) {
                     Some(_) => self.weights(of(1))?,
                     None => vec![1.0; items.len()],

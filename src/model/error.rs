@@ -15,7 +15,7 @@ use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
 use crate::base::SrcSpan;
-use crate::ops::OpError;
+use crate::ops::{self, OpError};
 
 pub use gradients::GradientError;
 pub use host_streams::HostStreamError;
@@ -367,8 +367,11 @@ pub enum ModelError {
     #[diagnostic(
         code(aorta::model::recursion),
         help(
-            "a `def` is expanded in place of its call, and recursion would never end: write a loop, `for i in 0..n {{ \
-             … }}`"
+            "{}", match hides_operation(name) {
+                Some(operation) => format!("the `def` hides the operation `{operation}`: give the `def` another name"),
+                None => "a `def` is expanded in place of its call, and recursion would never end: write a loop, \
+                         `for i in 0..n { … }`".to_owned(),
+            }
         )
     )]
     Recursion {
@@ -586,4 +589,9 @@ impl ModelError {
         let first = self.labels().and_then(|mut labels| labels.next());
         first.map_or_else(SrcSpan::default, |label| SrcSpan::new(label.offset(), label.offset() + label.len()))
     }
+}
+
+/// The operation that a definition of this name hides; `None` if there is none. The name may have its module before a point.
+fn hides_operation(name: &str) -> Option<&str> {
+    name.rsplit('.').next().filter(|name| ops::find(name).is_some())
 }

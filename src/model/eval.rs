@@ -560,7 +560,11 @@ pub(super) fn units_help(a: Dimension, b: Dimension) -> String {
         (Dimension::NONE, of) | (of, Dimension::NONE) => of.example(),
         _ => None,
     };
+    let rate = Dimension::NONE.times(Dimension::TIME.inverse());
     match example {
+        None if [(Some(a), Some(b)), (Some(b), Some(a))].contains(&(Some(Dimension::NONE), rate)) => {
+            "a number per second is written `1e3 / 1s`".to_owned()
+        }
         Some(unit) => {
             format!("write a unit after the plain number, such as `{unit}`, or divide the other side by `{unit}`")
         }

@@ -43,6 +43,16 @@ impl Analyzer<'_> {
         }
         match (unary, binary, values.as_slice()) {
             (Some(function), _, [(value, dimension, at)]) => {
+                if let (Unary::Floor | Unary::Ceil | Unary::Round, Some(unit)) = (function, dimension.example()) {
+                    let found = Type::Number(*dimension).describe();
+                    let whole = format!("{name}({} / {unit}) * {unit}", written(&args[0], &self.names));
+                    return self.fail(ModelError::WrongType {
+                        expected: "a plain number".to_owned(),
+                        found,
+                        at: (*at).into(),
+                        help: Some(format!("say of which unit it is a whole number: `{whole}`")),
+                    });
+                }
                 if !matches!(function, Unary::Abs) && *dimension != Dimension::NONE {
                     return self.no_number("a plain number", Type::Number(*dimension), *at);
                 }

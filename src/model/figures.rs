@@ -282,7 +282,15 @@ impl<'a> Analyzer<'a> {
             });
         }
         if let Some((set, kind, at)) = self.mentioned_set(expr) {
-            let help = format!("`{set}` is {kind}: write a figure of it, such as `time({set})` or `bandwidth({set})`");
+            // A member of a label is one of its outputs: `r.values`.
+            let is_output = kind == "a label" && written(expr, &self.names).contains(&format!("{set}."));
+            let help = match is_output {
+                true => "no figure has the elements of a tensor: `aorta exec --outputs FOLDER` stores those of buffers"
+                    .to_owned(),
+                false => {
+                    format!("`{set}` is {kind}: write a figure of it, such as `time({set})` or `bandwidth({set})`")
+                }
+            };
             return self.fail(ModelError::UnknownFigure { name: set, at: at.into(), help: Some(help) });
         }
         if let Some(error) = self.later_metric(expr) {

@@ -6,8 +6,8 @@ use crate::base::units::Dimension;
 use crate::base::{DType, Interner, SrcSpan, suggest};
 use crate::ops;
 use crate::ops::expression::{Binary, Unary};
-use crate::syntax::ast::{BinaryOp, Expr, Name};
-use crate::syntax::written;
+use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Name};
+use crate::syntax::{loop_with_step, written};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -281,6 +281,11 @@ impl Analyzer<'_> {
 
 /// Help for a function of plain values that is called with a tensor.
 pub(super) fn of_tensor(name: &str) -> String {
+    if Binary::from_name(name).is_some() && ops::find(name).is_some() {
+        return format!(
+            "over a tensor, `{name}` is an operation of the step: `m: {name}(x)`; for each element of two, write `map({name}(x, y) -> z)`"
+        );
+    }
     match Unary::from_name(name).is_some() || Binary::from_name(name).is_some() {
         true => format!("for each element of a tensor, write an operation: `map({name}(x) -> y)`"),
         false if ops::find(name).is_some() => {
@@ -291,8 +296,7 @@ pub(super) fn of_tensor(name: &str) -> String {
 }
 
 /// Names of functions in other languages.
-const OTHER_NAMES: [(&[&str], &str); 19] = [
-    (&["range", "arange"], "write `0..n`"),
+const OTHER_NAMES: [(&[&str], &str); 18] = [
     (&["div_ceil", "ceildiv", "cdiv", "divup", "div_up"], "write `ceil_div(a, b)`"),
     (&["div", "floordiv", "idiv"], "write `floor_div(a, b)`"),
     (&["mod", "fmod", "rem"], "write `a % b`"),
@@ -325,11 +329,24 @@ const OTHER_NAMES: [(&[&str], &str); 19] = [
 /// Help for an unknown function: the one that was probably meant, or a list of all. `is_def` if the file defines the name as a
 /// `def` or a `kernel`.
 pub(super) fn unknown_function_help(name: &str, is_def: bool, args: &[Expr], names: &Interner) -> String {
+    if !is_def && ops::find(name).is_some() && args.iter().any(|arg| matches!(arg.kind, ExprKind::List(_))) {
+        return format!("lists have no `{name}`: they have `len`, `sum`, `mean`, `min`, `max` and `rev`");
+    }
     if is_def || ops::find(name).is_some() {
         let args: Vec<String> = args.iter().map(|arg| written(arg, names)).collect();
         let call = format!("r: {name}({})", args.join(", "));
         let what = if is_def { "is called as a statement" } else { "is an operation" };
         return format!("`{name}` {what}: write `{call}` above, in the step, and `r` here");
+    }
+    if ["range", "arange"].contains(&name) {
+        let args: Vec<String> = args.iter().map(|arg| written(arg, names)).collect();
+        return match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            [] => "write `0..n`".to_owned(),
+            [to] => format!("write `0..{to}`"),
+            [from, to] | [from, to, "1"] => format!("write `{from}..{to}`"),
+            [from, to, step, ..] => loop_with_step("i", from, to, step)
+                .map_or_else(|| format!("write `{from}..{to}`"), |help| format!("a range has no step: {help}")),
+        };
     }
     if let Some((_, help)) = OTHER_NAMES.iter().find(|(names, _)| names.contains(&name)) {
         return (*help).to_owned();

@@ -238,6 +238,14 @@ impl Analyzer<'_> {
             [seed, deviation] => {
                 let seed = self.eval_whole(seed)?;
                 match self.eval(deviation) {
+                    Value::Number(number) if number.dimension == Dimension::NONE && number.value.float() < 0.0 => {
+                        return self.fail(ModelError::BadSize {
+                            what: "the standard deviation".to_owned(),
+                            value: number.text(),
+                            at: deviation.span.into(),
+                            help: "write a number of 0 or more: `random(1, 0.02)`",
+                        });
+                    }
                     Value::Number(number) if number.dimension == Dimension::NONE => (seed, number.value.float()),
                     other => return self.wrong_type("a plain number", &other, deviation.span),
                 }

@@ -5,6 +5,7 @@ use crate::base::{SrcSpan, ViewId, suggest};
 use crate::ops::Expression;
 use crate::ops::expression::{Binary, ExprNode, Unary};
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Name};
+use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
@@ -59,6 +60,19 @@ impl Analyzer<'_> {
             }
             ExprKind::Binary { op: operator, left, .. } if self.is_remainder(*operator, left) => {
                 self.leaf(expr, op, lowering)
+            }
+            ExprKind::Binary { op: operator, left, right } if is_order(*operator) && is_comparison_chain(left) => {
+                let ExprKind::Binary { right: middle, .. } = &left.kind else { return Lowered::Failed };
+                let [first, second, last] = [left, middle, right].map(|expr| written(expr, &self.names));
+                self.error(ModelError::UnitsDiffer {
+                    op: operator.name(),
+                    help: format!("join two comparisons by `and`: `{first} and {second} {} {last}`", operator.name()),
+                    left: "a condition".to_owned(),
+                    left_at: left.span.into(),
+                    right: "a value".to_owned(),
+                    right_at: right.span.into(),
+                });
+                Lowered::Failed
             }
             ExprKind::Binary { op: operator, left, right } => {
                 let (a, b) = (self.part(left, op, lowering), self.part(right, op, lowering));
@@ -242,6 +256,16 @@ pub(super) fn binary(op: BinaryOp) -> Binary {
         BinaryOp::Divide => Binary::Divide,
         BinaryOp::Remainder => Binary::Remainder,
     }
+}
+
+/// True for an operator that compares by size.
+fn is_order(op: BinaryOp) -> bool {
+    matches!(op, BinaryOp::Less | BinaryOp::LessEqual | BinaryOp::Greater | BinaryOp::GreaterEqual)
+}
+
+/// True for a comparison, which is no number that another one could compare.
+fn is_comparison_chain(left: &Expr) -> bool {
+    matches!(&left.kind, ExprKind::Binary { op, .. } if is_order(*op))
 }
 
 /// The functions that `map` supports.

@@ -120,6 +120,9 @@ impl Analyzer<'_> {
                     OptionType::DType if let Value::Text(word) = &value => {
                         Some(format!("leave out the quotes: `{}: {word}`", option.name))
                     }
+                    OptionType::List if matches!(value, Value::Range { .. }) => {
+                        Some("write the numbers in brackets; consecutive ones are a slice: `x[0..4]`".to_owned())
+                    }
                     OptionType::Axes if plain => {
                         Some(format!("write it as a list: `{}: [{}]`", option.name, written(expr, &self.names)))
                     }

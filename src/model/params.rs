@@ -32,7 +32,9 @@ impl<'a> Analyzer<'a> {
                 if let Some(first) = first.insert(name.symbol, name.span) {
                     self.error(ModelError::GivenTwice { name: text, at: name.span.into(), first: first.into() });
                 } else if !known(name.symbol) && self.has_room_for_errors() {
-                    let help = suggest::did_you_mean(&text, param_names.iter().map(String::as_str));
+                    let help = suggest::did_you_mean(&text, param_names.iter().map(String::as_str)).or_else(|| {
+                        Some(format!("declare it above: `param {text} = {}`", written(value, &self.names)))
+                    });
                     self.error(ModelError::UnknownParameter { name: text, at: name.span.into(), help });
                 } else {
                     self.expansion.presets.entry(name.symbol).or_default().push(value);

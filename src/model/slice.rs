@@ -166,6 +166,7 @@ impl Analyzer<'_> {
     ) -> Value {
         let name = self.text_of(base);
         let given = items.len();
+        let is_draw = base.as_name().is_some_and(|symbol| matches!(self.scopes.get(symbol), Some(Value::Draw(_))));
         let help = match (family, has) {
             (true, 1) if slices && given > 1 => {
                 let texts: Vec<String> = items.iter().map(|item| written(item, &self.names)).collect();
@@ -173,6 +174,13 @@ impl Analyzer<'_> {
                     "the first brackets choose a member, further ones a slice of it: `{name}[{}][{}]`",
                     texts[0],
                     texts[1..].join(", ")
+                )
+            }
+            (true, 1) if given > 1 && is_draw => {
+                let texts: Vec<String> = items.iter().map(|item| format!("[{}]", written(item, &self.names))).collect();
+                format!(
+                    "the value of a draw is a list of lists: write each index in its own brackets, `{name}{}`",
+                    texts.concat()
                 )
             }
             (true, 1) => {
@@ -276,7 +284,10 @@ impl Analyzer<'_> {
         let memory = self.names.name(self.program.memory(memory).name).to_owned();
         let why = match unplaced {
             Unplaced::Slice => format!("not one range in each dimension of {dims}"),
-            Unplaced::Other => format!("it divides a dimension of {dims} where another slice of `{memory}` crosses it"),
+            Unplaced::Other(other) => {
+                let other = self.program.view_text(other);
+                format!("it divides a dimension of {dims} in parts, and `{other}` above is no box of such parts")
+            }
         };
         self.fail_value(SliceError::SliceOfView { name, memory, why, at: span.into() })
     }

@@ -89,11 +89,20 @@ impl Analyzer<'_> {
         ByMember::All(default)
     }
 
-    /// Evaluates an expression in which a name is treated as a word if it is undeclared, or belongs to a stream.
+    /// Evaluates an expression in which a name is a word if it is a priority, is undeclared, or belongs to a stream.
     fn word_or_value(&mut self, expr: &Expr) -> Value {
         let Some(expr) = self.chosen(expr) else { return Value::Unknown };
         match expr.as_name() {
-            Some(symbol) if matches!(self.scopes.get(symbol), None | Some(Value::Stream { .. })) => Value::Word(symbol),
+            Some(symbol)
+                if match self.scopes.get(symbol) {
+                    None | Some(Value::Stream { .. }) => true,
+                    // A parameter with this name may have another word as its value.
+                    Some(Value::Word(_)) => false,
+                    Some(_) => PRIORITIES.contains(&self.names.name(symbol)),
+                } =>
+            {
+                Value::Word(symbol)
+            }
             _ => self.eval(expr),
         }
     }

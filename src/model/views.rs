@@ -49,8 +49,8 @@ pub struct Views {
 pub enum Unplaced {
     /// The new slice.
     Slice,
-    /// A slice that exists, in the grid that the new one needs.
-    Other,
+    /// This slice, which exists, in the grid that the new one needs.
+    Other(ViewId),
 }
 
 const NONE: u32 = u32::MAX;
@@ -150,15 +150,19 @@ impl Views {
             }
         };
         if grid != self.on_grid(memory, layout).dims {
-            self.refine(memory, grid, layout).ok_or(Unplaced::Other)?;
+            self.refine(memory, grid, layout).map_err(Unplaced::Other)?;
         }
         let kept = grid::kept(&extents, &dims);
         let view = self.intern(memory, &extents, kept.unwrap_or(all_kept(extents.len())), layout);
         Ok(if kept.is_some() { view } else { self.reshape(view, dims, strides, layout) })
     }
 
-    /// Replaces the grid of a memory by a finer one; `None`, without a change, if a slice is no box there.
-    fn refine(&mut self, memory: MemoryId, grid: Dims, layout: &Layout) -> Option<()> {
+    /// Replaces the grid of a memory by a finer one.
+    ///
+    /// # Errors
+    ///
+    /// A slice is no box there; nothing has changed.
+    fn refine(&mut self, memory: MemoryId, grid: Dims, layout: &Layout) -> Result<(), ViewId> {
         // The first slice of a memory covers all of it, unless this one belongs to another rank's analysis, which is over.
         let first = self.wholes.get(memory.index()).copied().filter(|&first| first != NONE).unwrap_or(0) as usize;
         debug_assert!(self.views[..first].iter().all(|view| view.memory != memory));
@@ -169,7 +173,7 @@ impl Views {
             let extents = extents_of(&self.extents, view);
             let offset = extents.iter().zip(steps.iter()).map(|(extent, step)| extent.start * step).sum();
             let lens: Vec<u64> = extents.iter().map(|extent| extent.len).collect();
-            moved.push((index, boxed(&grid, offset, &lens, &steps).ok()?));
+            moved.push((index, boxed(&grid, offset, &lens, &steps).map_err(|_| ViewId(index as u32))?));
         }
         for (index, extents) in moved {
             let own = *self.tensors.get_index(self.views[index].tensor as usize).expect("stored when the view was");
@@ -187,7 +191,7 @@ impl Views {
         }
         self.recent = [None; 2];
         self.grids.insert(memory, grid);
-        Some(())
+        Ok(())
     }
 
     /// Returns the layout of a memory with the dimensions of its grid.

@@ -12,9 +12,9 @@ use super::ragged::RAGGED;
 use super::*;
 
 /// Maximum size of a box in bytes. Larger boxes have longer ranges.
-const MOST_BYTES: u64 = 16 << 10;
+const MAX_BYTES: u64 = 16 << 10;
 /// Size in bytes down to which boxes are halved, for more blocks.
-const LEAST_BYTES: u64 = 4 << 10;
+const MIN_BYTES: u64 = 4 << 10;
 /// Size in bytes of a contiguous range beyond which longer ones gain little.
 const LONG: u64 = 256;
 /// Size in bytes of a pack, and of a word of shared memory.
@@ -144,9 +144,9 @@ impl BoxTiles {
         let divided = |bytes: u64| {
             let extent = extents(all, bytes / size, size);
             let blocks: u64 = all.dims.iter().zip(&extent).map(|(dim, extent)| dim.div_ceil(*extent)).product();
-            (blocks >= BUSY_BLOCKS || bytes <= LEAST_BYTES).then_some(extent)
+            (blocks >= BUSY_BLOCKS || bytes <= MIN_BYTES).then_some(extent)
         };
-        let extent = halves(MOST_BYTES).find_map(divided)?;
+        let extent = halves(MAX_BYTES).find_map(divided)?;
         let ranges = [0, 1].map(|which| Ranges::of(all, &extent, which));
         // A thread gathers each element of a pack, which pays for elements of less than a word only if ranges are long.
         let least = if size < WORD { MOVED_AT_ONCE / size } else { 2 };
@@ -359,7 +359,7 @@ mod tests {
         fn ranges_have_all_elements((spec, all) in rotations(&[DType::U8, DType::BF16, DType::F32, DType::F64])) {
             let Some(tiles) = BoxTiles::of(&spec, &all) else { return Ok(()) };
             let elements: u64 = tiles.extent.iter().product();
-            prop_assert!(elements * tiles.size <= MOST_BYTES && tiles.shared() <= DEFAULT_SHARED);
+            prop_assert!(elements * tiles.size <= MAX_BYTES && tiles.shared() <= DEFAULT_SHARED);
             for (which, ranges) in tiles.ranges.iter().enumerate() {
                 prop_assert_eq!(ranges.length * ranges.count, elements);
                 let last = |axis: &usize| (tiles.extent[*axis] - 1) * all.strides[which][*axis];

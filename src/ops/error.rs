@@ -57,9 +57,14 @@ pub enum OpError {
         code(aorta::ops::output),
         help("{}", match over {
             Some(groups) => format!("`{op}` runs over all ranks here: behind it, write {groups}"),
-            None if !expected.ends_with(']') && found.ends_with("[1]") => {
-                format!("a single value has no dimensions: write `y[0]` for a buffer `y: {found}`, or declare `y: {expected}`")
+            None if expected.contains(" of ") && dtype_of_count(expected) != element_type(found) => {
+                let [own, given] = [dtype_of_count(expected), element_type(found)];
+                format!("`{op}` keeps the element type: declare it as {own}, or convert the input above, `y: cast(x, to: {given})`")
             }
+            None if !expected.ends_with(']') && found.ends_with("[1]") => format!(
+                "a single value has no dimensions: write `y[0]` for a buffer `y: {found}`, or declare `y: {expected}`; without an \
+                 output, `r: {op}(…)`, the label `r` is scratch without dimensions"
+            ),
             None if !expected.ends_with(']') && has_dims(op) => {
                 format!("`{op}` reduces all dimensions: `dims: [1]` reduces one and keeps the others")
             }
@@ -156,6 +161,11 @@ pub enum OpError {
 fn element_type(tensor: &str) -> &str {
     let before_dims = tensor.split(['[', ',']).next().unwrap_or_default();
     before_dims.rsplit(' ').next().unwrap_or_default()
+}
+
+/// The element type of a number of elements, such as `4 elements of bf16, 1 from each of 4 ranks`.
+fn dtype_of_count(expected: &str) -> &str {
+    expected.split_once(" of ").map_or("", |(_, dtype)| dtype.split(',').next().unwrap_or(dtype))
 }
 
 /// True if the operation reduces the dimensions that its option `dims` lists.

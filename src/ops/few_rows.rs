@@ -13,14 +13,14 @@ use super::*;
 pub const WALKED: u64 = 1 << 17;
 
 /// Maximum number of elements of the short side, which a thread holds in registers.
-const MOST_ROWS: u64 = 32;
+const MAX_ROWS: u64 = 32;
 /// Maximum size in bytes of the short side, so that shared memory holds it for each thread of a block.
-const MOST_HELD: u64 = 128;
+const MAX_HELD: u64 = 128;
 /// Maximum number of bytes that a thread holds of several columns: all resident threads of an SM have 64 KiB in flight, which hide the latency
 /// of the memory.
-const MOST_OF_SEVERAL: u64 = 32;
+const MAX_OF_SEVERAL: u64 = 32;
 /// Minimum number of threads of a block.
-const LEAST_THREADS: u64 = 64;
+const MIN_THREADS: u64 = 64;
 /// Size in bytes of a pack, and of all banks of shared memory.
 const PACK: u64 = 16;
 const BANKS: u64 = 128;
@@ -67,16 +67,16 @@ impl FewRows {
             let (long, short) = (of(0..along + 1), of(along + 1..all.dims.len()));
             let [columns, rows] = [&long, &short].map(|side| side.dims.iter().product::<u64>());
             let size = tensor.dtype.size();
-            let is_short = (2..=MOST_ROWS).contains(&rows) && rows * size <= MOST_HELD;
+            let is_short = (2..=MAX_ROWS).contains(&rows) && rows * size <= MAX_HELD;
             let is_whole = all.strides[0] == all.dims.contiguous_strides() && u64::from(tensor.align) >= PACK;
             if !is_short || !is_whole || all.dims[along] < WARP {
                 return None;
             }
-            let is_busy = |threads: &u64| *threads == LEAST_THREADS || columns.div_ceil(*threads) >= BUSY_BLOCKS;
+            let is_busy = |threads: &u64| *threads == MIN_THREADS || columns.div_ceil(*threads) >= BUSY_BLOCKS;
             let threads = halves(u64::from(BLOCK)).find(is_busy)?;
             // A thread has several columns if not all threads could be resident with one.
             let waves = columns / (RESIDENT_BLOCKS * u64::from(BLOCK));
-            let each = (MOST_OF_SEVERAL / (rows * size)).min(waves).max(1);
+            let each = (MAX_OF_SEVERAL / (rows * size)).min(waves).max(1);
             Some(FewRows { is_written, short, long, rows, columns, threads, each })
         })
     }
@@ -200,7 +200,7 @@ mod tests {
         ) {
             let few = FewRows::of(&spec, &all).unwrap();
             let size = spec.outputs[0].dtype.size();
-            prop_assert!(few.threads <= u64::from(THREADS) && few.rows >= 2 && few.rows * few.each <= MOST_ROWS);
+            prop_assert!(few.threads <= u64::from(THREADS) && few.rows >= 2 && few.rows * few.each <= MAX_ROWS);
             let held = few.threads * few.each * few.rows * size;
             prop_assert!(held + held / BANKS * PACK + PACK <= DEFAULT_SHARED);
             prop_assert_eq!(few.rows * few.columns, spec.outputs[0].elements());

@@ -8,9 +8,9 @@ use super::occupancy::{UNIT_THREADS, UNITS, WARP};
 use super::ragged::{MAX_COLUMN, RAGGED};
 
 /// Minimum number of threads of a group, which access a line of a row at once.
-const LEAST: u64 = 8;
+const MIN_THREADS: u64 = 8;
 /// Maximum number of packs of a thread, whose loads are in flight at the same time.
-const MOST_EACH: u64 = 2;
+const MAX_EACH: u64 = 2;
 
 /// Instructions of a thread for the row and its ends, and per pack: machine code for sm_90a by NVRTC 13.0.
 const PER_ROW: f64 = 110.0;
@@ -31,19 +31,19 @@ pub struct RowGroups {
 impl RowGroups {
     /// Returns the division with the most packs for each thread, then with the largest groups, that leaves few threads without a pack.
     ///
-    /// A group has at least [`LEAST`] threads, or half a warp if rows have as many packs: smaller groups access more lines at once. Threads
+    /// A group has at least [`MIN_THREADS`] threads, or half a warp if rows have as many packs: smaller groups access more lines at once. Threads
     /// that would not fill the device have a pack each. `None` if rows are shorter than the packs of a group, or too long for positions of 32 bits.
     pub fn of(rows: u64, length: u64, pack: u64) -> Option<RowGroups> {
-        if length < LEAST * pack || length >= MAX_COLUMN {
+        if length < MIN_THREADS * pack || length >= MAX_COLUMN {
             return None;
         }
-        let least = if length < WARP / 2 * pack { LEAST } else { WARP / 2 };
+        let least = if length < WARP / 2 * pack { MIN_THREADS } else { WARP / 2 };
         let groups = |each| {
             let lanes = halves(WARP).take_while(move |lanes| *lanes >= least);
             lanes.map(move |lanes| RowGroups { rows, length, pack, lanes, each })
         };
         let fills = |groups: &RowGroups| groups.threads() >= UNITS * UNIT_THREADS || groups.each == 1;
-        let all: Vec<RowGroups> = halves(MOST_EACH).flat_map(groups).filter(fills).collect();
+        let all: Vec<RowGroups> = halves(MAX_EACH).flat_map(groups).filter(fills).collect();
         let places = |groups: &RowGroups| groups.threads() * groups.each;
         let fewest = all.iter().map(places).min()?;
         all.into_iter().find(|groups| 8 * places(groups) <= 9 * fewest)
@@ -51,7 +51,7 @@ impl RowGroups {
 
     /// Returns the division of other rows with the same groups; `None` if the rows are shorter than the packs of a group.
     pub fn with(&self, rows: u64, length: u64) -> Option<RowGroups> {
-        (LEAST * self.pack <= length && length < MAX_COLUMN).then_some(RowGroups { rows, length, ..*self })
+        (MIN_THREADS * self.pack <= length && length < MAX_COLUMN).then_some(RowGroups { rows, length, ..*self })
     }
 
     /// Number of elements of a row.
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn each_pack_has_a_thread_and_few_threads_have_none() {
         for pack in [2, 4, 8, 16] {
-            for length in LEAST * pack..200 * pack {
+            for length in MIN_THREADS * pack..200 * pack {
                 for rows in [1, 1000, 1 << 20] {
                     let groups = RowGroups::of(rows, length, pack).expect("a row has packs for a group");
                     let places = groups.chunks() * groups.lanes * groups.each;

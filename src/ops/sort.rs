@@ -17,7 +17,7 @@ use super::*;
 pub struct Sort;
 
 /// Maximum number of elements that a block sorts by the network.
-const MOST: u64 = 2048;
+const MAX_SORTED: u64 = 2048;
 
 /// Maximum number of threads of a sorting block.
 const MAX_THREADS: u64 = 512;
@@ -29,7 +29,7 @@ const EACH_WIDE: u64 = 4;
 
 /// Maximum length of a row with keys of 64 bits that a block sorts by the network. Comparing numbers of 64 bits takes more instructions than
 /// their digits do.
-const MOST_WIDE: u64 = 1024;
+const MAX_WIDE: u64 = 1024;
 
 /// Instructions per pair of elements and step of the network, for entries of 4, 8 and 12 bytes. These and the following
 /// numbers are executed instructions of 14 sorts on an H100, from hardware counters.
@@ -58,10 +58,10 @@ impl Split {
         let spread = (rows.count / BUSY_BLOCKS).max(1).next_power_of_two();
         let dtype = spec.inputs[0].dtype;
         let each = padded.min(if dtype.size() == 8 { EACH_WIDE } else { EACH });
-        let most = MOST.min(MAX_THREADS * each);
+        let most = MAX_SORTED.min(MAX_THREADS * each);
         let several = spread.clamp((WARP * each).div_ceil(padded), (most / padded).max(1));
         let bits = sorted_bits(dtype);
-        let (key, shortest) = if bits > 32 { (8, MOST_WIDE) } else { (4, MOST) };
+        let (key, shortest) = if bits > 32 { (8, MAX_WIDE) } else { (4, MAX_SORTED) };
         let radix = (rows.length > shortest).then(|| Radix::of(rows.count, rows.length, key, bits));
         Split { rows, padded, several, each, radix }
     }

@@ -180,14 +180,14 @@ struct Stage {
 const FEW_ROUNDS: u64 = 16;
 
 /// Maximum number of elements of a row that each of 32 threads has when they sort it.
-const MOST_SORTED: u64 = 4;
+const MAX_SORTED: u64 = 4;
 
 /// Minimum length of a row, in elements, that several blocks share; and minimum length of each part.
 const LONG_ROW: u64 = 1 << 15;
 const MIN_PART: u64 = 1 << 12;
 
 /// Maximum number of threads of a row.
-const MOST_THREADS: u64 = 512;
+const MAX_THREADS: u64 = 512;
 
 /// Capacity of the list of candidates, and number of elements that enter it without a comparison.
 const ROOM: u64 = 2048;
@@ -233,7 +233,7 @@ fn stages(spec: &Spec) -> Vec<Stage> {
     let most = if is_wide { 8 } else { 16 };
     let held = length.div_ceil(WARP).next_power_of_two();
     let searches = k <= FEW_ROUNDS && length <= 64 * most;
-    let sorts = !is_wide && held <= MOST_SORTED && (!searches || of_sort(held) < of_rounds(k, held));
+    let sorts = !is_wide && held <= MAX_SORTED && (!searches || of_sort(held) < of_rounds(k, held));
     if searches || sorts {
         let source = if sorts { Candidates::Sorted } else { Candidates::Short };
         let blocks = count.div_ceil(u64::from(BLOCK) / WARP).max(1);
@@ -241,9 +241,9 @@ fn stages(spec: &Spec) -> Vec<Stage> {
     }
     let stage = |source, length: u64, parts: u64| {
         let span = length.div_ceil(parts);
-        let mut threads = span.div_ceil(most).next_power_of_two().clamp(64, MOST_THREADS);
+        let mut threads = span.div_ceil(most).next_power_of_two().clamp(64, MAX_THREADS);
         // Few rows have more threads each, up to one for each pair of elements that a step of the sort compares.
-        while threads < MOST_THREADS && 2 * threads < span && 2 * threads * count * parts <= UNITS * UNIT_THREADS / 2 {
+        while threads < MAX_THREADS && 2 * threads < span && 2 * threads * count * parts <= UNITS * UNIT_THREADS / 2 {
             threads *= 2;
         }
         let held = span.div_ceil(threads).next_power_of_two().min(most);

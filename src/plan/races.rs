@@ -165,7 +165,7 @@ impl Race {
                 1 => ", in the next iteration",
                 _ => ", in a later iteration",
             },
-            calls: call_labels([first_at, second_at].map(|at| (program, step(at), at.op))),
+            calls: call_labels([first_at, second_at].map(|at| (program.rank, program, step(at), at.op))),
         }
     }
 }

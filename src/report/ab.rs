@@ -4,6 +4,7 @@ use crate::base::{Bytes, Flops, Nanos, counted, shell};
 use crate::measure::ab::{AbRecord, AbResult, AbSideRecord, BlockMode};
 use crate::measure::effect::Verdict;
 use crate::measure::paired::{ALARMS, MIN_ROUNDS, Paired};
+use crate::measure::scaling::RateUnit;
 
 use super::page::{Page, Section, Table, cell};
 use super::quantity::{change, changes};
@@ -53,7 +54,7 @@ fn place(side: &AbSideRecord) -> String {
 
 fn table(record: &AbRecord, judged: &AbResult) -> Table {
     let simulated = if record.a.run.simulated || record.b.run.simulated { ", simulated" } else { "" };
-    let first = format!("an iteration{simulated}");
+    let first = format!("{}{simulated}", judged.work.map_or_else(|| "an iteration".to_owned(), work));
     let mut table = Table::new([&first, "a", "b", "b against a", "95 % interval", "verdict"]).left(5);
     let mut row = |name: &str, a: f64, b: f64, ratio: f64, interval: Option<(f64, f64)>, verdict: Verdict| {
         let time = |time: f64| Nanos::rounded(time).to_string();
@@ -67,6 +68,15 @@ fn table(record: &AbRecord, judged: &AbResult) -> Table {
         row("separate", apart.base, apart.other, apart.ratio, apart.interval, apart.verdict);
     }
     table
+}
+
+/// The amount of work for which the times of both sides are compared.
+fn work((unit, amount): (RateUnit, f64)) -> String {
+    match unit {
+        RateUnit::Flops => Flops(amount).to_string(),
+        RateUnit::Bytes => Bytes(amount as u64).to_string(),
+        RateUnit::Iterations => "an iteration".to_owned(),
+    }
 }
 
 fn name_of(verdict: Verdict) -> &'static str {
@@ -86,9 +96,10 @@ fn percent(share: f64) -> String {
 fn sentence(record: &AbRecord, judged: &AbResult) -> String {
     let turns = &judged.turns;
     let threshold = percent(turns.threshold);
+    let what = if judged.work.is_some() { "the same work" } else { "an iteration" };
     match judged.verdict {
-        Verdict::Better => format!("b is better: an iteration takes {} of a's time.", share(turns.ratio)),
-        Verdict::Worse => format!("b is worse: an iteration takes {} of a's time.", share(turns.ratio)),
+        Verdict::Better => format!("b is better: {what} takes {} of a's time.", share(turns.ratio)),
+        Verdict::Worse => format!("b is worse: {what} takes {} of a's time.", share(turns.ratio)),
         Verdict::Same => format!("Same: any difference is smaller than the threshold of {threshold}."),
         Verdict::CannotTell if turns.verdict != Verdict::CannotTell => format!(
             "Cannot tell: each side is one process, and processes of one program differ too; a standard deviation of \
@@ -172,9 +183,11 @@ const REASONS: [&str; 4] = [
 fn differences(record: &AbRecord) -> Vec<String> {
     let (a, b) = (&record.a.run.program, &record.b.run.program);
     let mut notes = Vec::new();
+    let is_by_work = record.result.as_ref().is_some_and(|result| result.work.is_some());
     if a.flops != b.flops {
         let (a, b) = (Flops(a.flops), Flops(b.flops));
-        notes.push(format!("an iteration of a computes {a}, one of b {b}: their times are of different work"));
+        let what = if is_by_work { "" } else { ": their times are of different work" };
+        notes.push(format!("an iteration of a computes {a}, one of b {b}{what}"));
     }
     if a.bytes != b.bytes {
         let (a, b) = (Bytes(a.bytes), Bytes(b.bytes));

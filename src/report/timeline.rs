@@ -26,7 +26,7 @@ const WAITING: char = '~';
 /// Room for the name of a stream in a wide window, and the least room for it and for its operations.
 const NAME: usize = 16;
 const SHORT_NAME: usize = 6;
-const LEAST: usize = 20;
+const MIN_COLUMNS: usize = 20;
 
 /// Maximum number of ranks that are drawn.
 const RANKS: usize = 8;
@@ -35,7 +35,7 @@ const RANKS: usize = 8;
 /// takes most of its part of the time.
 pub fn timeline(record: &RunRecord, width: usize) -> Page {
     let name = (width / 5).clamp(SHORT_NAME, NAME);
-    let room = LineRoom { name, columns: width.saturating_sub(name + 3).max(LEAST) };
+    let room = LineRoom { name, columns: width.saturating_sub(name + 3).max(MIN_COLUMNS) };
     let mut page = Page { command: "aorta exec", name: record.workload.name.clone(), ..Page::default() };
     for variant in &record.variants {
         page.sections.extend(section(&variant_name(record, variant), variant, room));

@@ -217,6 +217,7 @@ impl<'a> Splitter<'a> {
                     index = self.outline.past(index);
                 }
                 (TokenKind::Close(_) | TokenKind::Doc | TokenKind::About, _) => break,
+                (TokenKind::Number, _) if !top && self.is_numbered_label(index) => break,
                 (TokenKind::Word, _) => {
                     let inner = self.word(index);
                     // Inside blocks, line starts do not matter, because the formatter moves lines.
@@ -317,6 +318,15 @@ impl<'a> Splitter<'a> {
 
     fn is_punct(&self, index: usize, mark: &str) -> bool {
         self.kind(index) == Some(TokenKind::Punct) && self.token_text(index) == mark
+    }
+
+    /// True for a label that begins with a digit, directly after the end of an expression.
+    fn is_numbered_label(&self, index: usize) -> bool {
+        let behind = match self.kind(index + 1) {
+            Some(TokenKind::Open(b'[')) => self.outline.past(index + 1),
+            _ => index + 1,
+        };
+        self.ends_operand(index - 1) && self.is_punct(behind, ":") && self.is_call(behind + 1)
     }
 
     /// True if the word at `index` is called like an operation.

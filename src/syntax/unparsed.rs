@@ -38,15 +38,9 @@ pub fn declared(text: &str) -> Vec<&str> {
                 behind_arrow = false;
             }
             _ if says(index, &["->"]) => behind_arrow = true,
-            // A label that is no name, such as `3a:` or `a-b:`.
-            _ if in_block && says(index, &[":"]) => {
-                let name = index.checked_sub(1).filter(|name| is_word(*name) && !is_reserved(text_of(*name)));
-                let is_indexed = index > 0 && tokens[index - 1].kind == TokenKind::Close(b']');
-                let is_name = is_indexed || name.is_some_and(|name| name == 0 || !says(name - 1, &["-", "."]));
-                let is_lead = name.is_some_and(|name| NAMING.contains(&text_of(name)));
-                if !is_name && !is_lead {
-                    declared.push("");
-                }
+            // A label without a name. One that is no name, such as `3a:`, `a-b:` or `on:`, is no name in its uses either.
+            _ if in_block && says(index, &[":"]) && (index == 0 || says(index - 1, &["{", "}", ")"])) => {
+                declared.push("");
             }
             TokenKind::Word => {
                 let word = token.text(text, 0);
@@ -114,10 +108,19 @@ mod tests {
 
     #[test]
     fn a_declaration_without_a_name_may_declare_any() {
-        for text in ["stream", "buffer : f32[n]", "param = n", "3a: f(x)", "a-b: f(x)", "on: f(x)", ": f(x)"] {
+        for text in ["stream", "buffer : f32[n]", "param = n", ": f(x)", "f(x) : g(x)"] {
             assert!(declared(text).contains(&""), "{text}");
         }
-        for text in ["stream s", "buffer x: f32[n]", "f[i]: f(x)", "f(x, by: 2)", "param n = m"] {
+        for text in [
+            "stream s",
+            "buffer x: f32[n]",
+            "f[i]: f(x)",
+            "f(x, by: 2)",
+            "param n = m",
+            "3a: f(x)",
+            "a-b: f(x)",
+            "on: f(x)",
+        ] {
             assert!(!declared(text).contains(&""), "{text}");
         }
     }

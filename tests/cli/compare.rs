@@ -48,6 +48,22 @@ fn the_exit_code_says_what_was_found() {
     }
 }
 
+/// A metric in another unit has no row, and a line says why.
+#[test]
+fn a_metric_in_another_unit_is_not_compared() {
+    let sandbox = Sandbox::new();
+    for (side, unit) in [("a", "tokens/s"), ("b", "images/s")] {
+        let text = format!("step {{ spin(20us) }}\nmetric speed = 8 / time \"{unit}\"\nmetric mine = time\n");
+        sandbox.write("work.aorta", &text);
+        sandbox.good(&["exec", "work.aorta", "--backend", "sim", "--json", &format!("{side}.json")]);
+    }
+    let told = compare(&sandbox, "a.json b.json").stdout;
+    let said = "doubtful: `speed` is not compared, since its unit differs: `tokens/s` and `images/s`\n";
+    assert!(told.contains(said), "{told}");
+    assert!(told.contains("\nmine ") && !told.contains("\nspeed "), "{told}");
+    assert!(!compare(&sandbox, "a.json a.json").stdout.contains("unit"));
+}
+
 #[test]
 fn a_missing_case_fails_where_that_is_asked_for() {
     let sandbox = runs();

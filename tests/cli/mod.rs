@@ -16,6 +16,7 @@ mod mistakes;
 mod models;
 mod names;
 mod outputs;
+mod page_of_a_run;
 mod partitions;
 mod ranks;
 pub mod sandbox;

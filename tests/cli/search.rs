@@ -106,6 +106,18 @@ fn a_search_compares_like_with_like() {
     assert!(sandbox.read("a.jsonl").lines().count() <= 9, "a budget of eight runs");
 }
 
+/// The last comparison takes the times of the same work, by which the search has chosen.
+#[test]
+fn the_best_point_is_compared_by_what_the_search_maximizes() {
+    let sandbox = Sandbox::new();
+    sandbox.write("product.aorta", "param n = 256\nbuffer a, b, c: bf16[n, n]\nstep { gemm(a, b -> c) }\n");
+    let search = "sweep product.aorta --search --budget 5 --backend sim --effort quick --set n=256,2048";
+    let told = sandbox.good(&search.split_whitespace().collect::<Vec<_>>());
+    assert!(told.contains("\n33.55 MFLOP, simulated "), "{told}");
+    assert!(told.contains("\nb is better: the same work takes "), "{told}");
+    assert!(!told.contains("their times are of different work"), "{told}");
+}
+
 /// With one repeated run, a search does not know how much runs differ, and says why.
 #[test]
 fn a_small_budget_says_nothing_false_of_its_runs() {

@@ -98,7 +98,7 @@ fn a_wrong_value_is_underlined_in_the_scenario() {
 #[test]
 fn wrong_cases_of_a_suite_are_underlined() {
     let sandbox = folder();
-    let cases: [(&str, &[&str]); 12] = [
+    let cases: [(&str, &[&str]); 14] = [
         ("workload: \"nte.aorta\"", &["no shipped workload `nte.aorta`", "s.ron:4:16", "did you mean `net.aorta`?"]),
         ("workload: \"net.aorta\", preset: \"larg\"", &["no preset `larg`", "s.ron:4:38"]),
         ("workload: \"net.aorta\", params: {nn: 3}", &["no parameter `nn`", "s.ron:4:38"]),
@@ -125,6 +125,14 @@ fn wrong_cases_of_a_suite_are_underlined() {
         (
             "workload: \"net.aorta\", axes: [(name: \"n\", cases: {\"a\": (limits: {rat: (to: 1)})})]",
             &["a limit cannot be `rat`", "s.ron:4:76"],
+        ),
+        (
+            "workload: \"net.aorta\", axes: [(name: \"n\", cases: {\"a\": (limits: {time: (to: 1)})})]",
+            &["it is a time", "s.ron:4:77"],
+        ),
+        (
+            "workload: \"net.aorta\", axes: [(name: \"n\", cases: {\"a\": (ranks: 1), \"b\": (ranks: 0)})]",
+            &["it is 1 at least", "s.ron:4:88"],
         ),
     ];
     for (case, says) in cases {
@@ -195,7 +203,7 @@ fn punctuation_says_what_to_type() {
         sandbox.write("a.ron", format!("(\n  workload: \"net.aorta\",\n  {line}\n)\n"));
         refused(&sandbox, "check a.ron", line, says);
     }
-    let files: [(&str, &[&str]); 9] = [
+    let files: [(&str, &[&str]); 11] = [
         (
             "workload: \"net.aorta\"",
             &["the fields of a file need `(` and `)` around them", "write `(` before `workload`"],
@@ -206,6 +214,8 @@ fn punctuation_says_what_to_type() {
         ("(workload: \"nett.aorta\"", &["this `(` is not closed", "write `)` at the end of the file", "nett.aorta"]),
         ("(workload: \"nett.aorta\"))", &["`)` closes nothing", "remove it"]),
         ("(workload: \"nett.aorta\"),", &["a file has no `,` behind its fields"]),
+        ("(workload: \"net.aorta\") mine, 3 }", &["text follows the bracket that ends the file", "a.ron:1:25"]),
+        ("(workload: \"net.aorta\")\nmore: (3", &["text follows the bracket that ends the file", "a.ron:2:1"]),
         ("(workload: \"nett.aorta\"]", &["`]` does not close the `(` of line 1", "write `)`"]),
         ("(colour: 3, workload: \"net.aorta\")", &["the most similar are ", "lists the fields of a scenario"]),
     ];

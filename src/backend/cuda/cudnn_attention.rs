@@ -136,7 +136,7 @@ const LSE: usize = 4;
 
 /// The least `lse` with which the library computes gradients: finite also as an exponent of 2. That of a query that attends to no
 /// key is -inf, and its weights would be exp(-inf + inf) = NaN instead of 0.
-const LEAST_LSE: f32 = -2e38;
+const MIN_LSE: f32 = -2e38;
 
 /// Keys of a tile of the library's kernels for gradients, and of each of its halves.
 const TILE_KEYS: u64 = 128;
@@ -339,14 +339,14 @@ fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     Ok(owned)
 }
 
-/// Compiles the graph that copies `lse` and replaces numbers below [`LEAST_LSE`]. It needs no workspace.
+/// Compiles the graph that copies `lse` and replaces numbers below [`MIN_LSE`]. It needs no workspace.
 fn finite_lse(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<EnginePlan> {
     let count = AttentionDims::of(attention).rows.iter().product();
     // The library has engines for functions of elements whose second dimension is contiguous.
     let (dims, strides) = ([1, count, 1, 1], [count, 1, count, count]);
     let mut graph = Graph::new(library);
     let [lse, copy] = [graph.operand(dims, strides, Element::F32)?, graph.operand(dims, strides, Element::F32)?];
-    let least = graph.number(LEAST_LSE)?;
+    let least = graph.number(MIN_LSE)?;
     graph.pointwise(Pointwise::Max, lse, Some(least), copy, Element::F32)?;
     let search = EngineSearch { workspace: 0, wanted: 1, excluded: &[], engine: None, exhaustive: false };
     Ok(graph.plans(&search)?.remove(0))

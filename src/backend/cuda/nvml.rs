@@ -59,9 +59,11 @@ pub struct ProcessInfo {
     compute_instance: c_uint,
 }
 
-/// Maximum number of processes on a device that can be counted. With more of them, NVML returns an error, and the
-/// number is unknown.
+/// Number of processes for which the buffer of [`Nvml::processes`] has room.
 const PROCESSES: usize = 256;
+
+/// NVML's error for a buffer that is too small. The call then stores the number of entries that it needs.
+const INSUFFICIENT_SIZE: i32 = 7;
 
 /// Clock domains: SMs and memory.
 const CLOCK_SM: u32 = 1;
@@ -152,7 +154,7 @@ impl Nvml {
         let mut infos = [ProcessInfo::default(); PROCESSES];
         // SAFETY: the buffer has room for as many entries as stated.
         let code = unsafe { self.table.processes?(self.device, &mut count, infos.as_mut_ptr()) };
-        (code == 0).then_some(count)
+        (code == 0 || code == INSUFFICIENT_SIZE).then_some(count)
     }
 
     /// Current clocks, power and throttling of the device.

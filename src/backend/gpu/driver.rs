@@ -30,11 +30,6 @@ use super::stamps::Stamps;
 use super::timer;
 use super::tracer::Recorder;
 
-/// Reason against capturing, in a graph, a transfer of rows that a tensor counts.
-const COUNTS_IN_GRAPH: &str = "the host must read the row counts, which it cannot do inside a graph: run it as \
-                               streams (`--launch stream`), or write `copy(x, counts -> y at r)` for each rank, which \
-                               reads the counts on the device";
-
 /// An image that is prepared on a device.
 pub struct GpuDriver<A: Api> {
     api: Arc<A>,
@@ -141,7 +136,7 @@ impl<A: Api> GpuDriver<A> {
                     for exchange in exchanges.iter_mut() {
                         let Some((address, bytes)) = exchange.counts() else { continue };
                         if *capturing {
-                            return Err(Fault::new("issue", COUNTS_IN_GRAPH));
+                            return Err(Fault::counts_in_graph());
                         }
                         while !api.idle(stream)? {
                             std::thread::yield_now();

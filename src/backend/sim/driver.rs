@@ -281,6 +281,9 @@ impl Driver for SimDriver {
             let part = self.parts[index as usize];
             let counted = Some((placed, [index == parts.start, index + 1 == parts.end]));
             if self.capture.is_some() {
+                if part.reads_counts {
+                    return Err(Fault::counts_in_graph());
+                }
                 let node = self.note(lane, part.action);
                 let start = self.opening.take();
                 let capture = self.capture.as_mut().expect("checked above");

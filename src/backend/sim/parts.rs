@@ -23,6 +23,8 @@ pub struct SimLaunch {
     pub host: Time,
     /// Whether the call blocks the host until the work has ended.
     pub holds_host: bool,
+    /// True if the host reads the numbers of rows before it launches the transfer, so that no graph can contain it.
+    pub reads_counts: bool,
 }
 
 /// The parts of one operation: its lane, its range of launches, and its range of launches in observed iterations.
@@ -98,7 +100,7 @@ impl KnownParts {
                     let first = parts.len() as u32;
                     // Only a position on the stream remains of an operation that does nothing on this rank.
                     let is_empty = new.is_empty();
-                    let mark = SimLaunch { action: Action::Mark(None), host: 0, holds_host: false };
+                    let mark = SimLaunch { action: Action::Mark(None), host: 0, holds_host: false, reads_counts: false };
                     parts.extend(new.into_iter().chain(is_empty.then_some(mark)));
                     first..parts.len() as u32
                 };
@@ -110,7 +112,7 @@ impl KnownParts {
                             Action::Mark(_) | Action::BranchEnd => 0,
                             Action::Meet(_) | Action::Exchange(_) => flag,
                         };
-                        let part = |action| SimLaunch { action, host: host(action), holds_host: false };
+                        let part = |action| SimLaunch { action, host: host(action), holds_host: false, reads_counts: false };
                         add(actions.into_iter().map(part).collect())
                     });
                 }
@@ -123,6 +125,7 @@ impl KnownParts {
                         action: exchange.unwrap_or(Action::Run(task)),
                         host: whole(cost::issue(launch, profile)),
                         holds_host: matches!(task, Task::Copy { pageable: true, .. }),
+                        reads_counts: matches!(launch, Launch::Collective(all) if all.iter().any(|one| one.counted.is_some())),
                     }
                 };
                 let run = work.launches.iter().filter(|launch| cost::runs(launch, profile));

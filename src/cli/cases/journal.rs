@@ -135,8 +135,11 @@ fn holder(file: &File) -> Option<u32> {
 /// Reads a file of cases; `None` if it has no complete line.
 fn read(path: &Path) -> Result<Option<Cases>, InputError> {
     let file = File::open(path).map_err(|why| InputError::unreadable(path, why, None))?;
-    Cases::read(BufReader::new(file), Case::light)
-        .map_err(|why| InputError::NoCases { name: path.display().to_string(), why })
+    Cases::read(BufReader::new(file), Case::light).map_err(|why| InputError::NoCases {
+        name: path.display().to_string(),
+        why,
+        is_record: false,
+    })
 }
 
 fn is_there(path: &Path, cases: &[Case]) -> InputError {

@@ -8,7 +8,7 @@ use crate::base::{suggest, units};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::load::{self, FileKind, Loaded};
 use crate::cli::{ab, sweep};
-use crate::config::{Expected, QuantityRange, Scenario};
+use crate::config::{Expected, Mistakes, QuantityRange, Scenario};
 use crate::measure::record::{ExpectationRecord, Variant, launched};
 use crate::measure::{RunRecord, metric_unit};
 use crate::render::DiagnosticFormat;
@@ -31,9 +31,11 @@ pub(super) fn judged(mut record: RunRecord, scenario: Option<&Scenario>) -> RunR
                 place: "scenario".to_owned(),
                 verdict: verdict.to_owned(),
                 why: None,
-                found: limited(variant, name)
-                    .filter(|_| verdict == "failed")
-                    .map(|(_, text)| format!("`{name}` is {text}")),
+                found: match verdict {
+                    "failed" => limited(variant, name).map(|(_, text)| format!("`{name}` is {text}")),
+                    "skipped" => Some("the run is no measurement".to_owned()),
+                    _ => None,
+                },
             });
         }
     }
@@ -49,11 +51,7 @@ pub fn check_scenario(file: &str, args: &ExecArgs, loaded: &Loaded) -> Result<()
         check_ranges(path, loaded)?;
     }
     let (_, mut mistakes) = Scenario::read(&path.display().to_string(), &load::read(path, FileKind::Scenario)?);
-    for (limit, span) in &scenario.limits {
-        if let Err(error) = check_span("limit", limit, span, loaded) {
-            mistakes.add(&["limits", limit], error);
-        }
-    }
+    add_limits(scenario, loaded, &mut mistakes);
     sweep::check_program(scenario, &loaded.compiled.ast, &mut mistakes);
     ab::check_program(file, scenario, &mut mistakes);
     if mistakes.count() == 0 && !scenario.axes.is_empty() {
@@ -82,9 +80,23 @@ pub fn check_ranges(path: &str, loaded: &Loaded) -> Result<(), CliError> {
 }
 
 /// Fails if a limit of the run's scenario is on no metric of the workload, or in another unit.
-pub(super) fn check(args: &ExecArgs, loaded: &Loaded) -> Result<(), InputError> {
-    let limits = args.scenario.iter().flat_map(|scenario| &scenario.limits);
-    limits.into_iter().try_for_each(|(limit, span)| check_span("limit", limit, span, loaded))
+pub(super) fn check(args: &ExecArgs, loaded: &Loaded) -> Result<(), CliError> {
+    let (Some(scenario), Some(path)) = (&args.scenario, &args.scenario_file) else { return Ok(()) };
+    if scenario.limits.iter().all(|(limit, span)| check_span("limit", limit, span, loaded).is_ok()) {
+        return Ok(());
+    }
+    let (_, mut mistakes) = Scenario::read(&path.display().to_string(), &load::read(path, FileKind::Scenario)?);
+    add_limits(scenario, loaded, &mut mistakes);
+    Ok(mistakes.finish()?)
+}
+
+/// Adds the limits of a scenario that are on no metric of the workload, or in another unit.
+fn add_limits(scenario: &Scenario, loaded: &Loaded, mistakes: &mut Mistakes) {
+    for (limit, span) in &scenario.limits {
+        if let Err(error) = check_span("limit", limit, span, loaded) {
+            mistakes.add(&["limits", limit], error);
+        }
+    }
 }
 
 /// Fails if a limit or a range, `what`, is on a metric that the workload does not have, or in another unit.

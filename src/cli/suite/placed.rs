@@ -16,18 +16,16 @@ pub fn placed(
     (suite, text): (&SuiteFile, &str),
     mistakes: &Mistakes,
 ) -> CliError {
-    let paths = |names: &[&str]| paths(case, suite, names);
     match *mistake.error {
         CliError::Input(error) => {
             let mut mistakes = mistakes.clone();
             let field: Vec<&str> = mistake.field.iter().map(String::as_str).collect();
-            let path = paths(&field).into_iter().find(|path| mistakes.has(&words(path)));
-            let path = path.unwrap_or_else(|| within(case, &field));
+            let path = suite.path(case, &field, &mistakes);
             mistakes.add(&words(&path), error);
             ConfigError::from(mistakes).into()
         }
         error => placed::in_file(error, (&suite.name, text), &|given| {
-            let find = |names: &[&str]| paths(names).iter().find_map(|path| place(path, mistakes));
+            let find = |names: &[&str]| suite.paths(case, names).iter().find_map(|path| place(path, mistakes));
             match given {
                 Given::Preset => find(&["preset"]),
                 Given::Param("streams", _) => find(&["streams"]).or_else(|| find(&["params", "streams"])),
@@ -35,31 +33,6 @@ pub fn placed(
             }
         }),
     }
-}
-
-/// Paths at which a field of an expanded case can stand, the one that takes precedence first.
-fn paths(case: &SuiteCase, suite: &SuiteFile, field: &[&str]) -> Vec<Vec<String>> {
-    let mut paths = Vec::new();
-    let axes = suite.cases.get(case.declared).map(|declared| &declared.axes[..]).unwrap_or_default();
-    for (number, axis) in axes.iter().enumerate().rev() {
-        let Some(value) = case.values.get(&axis.name) else { continue };
-        let number = number.to_string();
-        if let (["params", name], Some(param)) = (field, &axis.param)
-            && name == param
-            && let Some(index) = axis.values.iter().position(|known| known == value)
-        {
-            paths.push(within(case, &["axes", &number, "values", &index.to_string()]));
-        }
-        paths.push(within(case, &[&["axes", &number, "cases", value], field].concat()));
-    }
-    paths.push(within(case, field));
-    paths
-}
-
-/// The path of a field of the case as the suite declares it.
-fn within(case: &SuiteCase, field: &[&str]) -> Vec<String> {
-    let index = case.declared.to_string();
-    [&["cases", &index], field].concat().into_iter().map(str::to_owned).collect()
 }
 
 fn words(path: &[String]) -> Vec<&str> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 use crate::measure::effect::{Direction, Effect, THRESHOLD, Verdict};
 use crate::measure::pace::Pace;
@@ -49,12 +49,9 @@ pub fn pair(case: &MatchedCase, names: &BTreeSet<String>, options: &CompareOptio
     let one_slot = case.is_one_slot();
     let comparable = |name: &&str| one_slot || !OF_ONE_SLOT.iter().any(|of| name.starts_with(of));
     let wanted = |name: &&str| options.metrics.is_empty() || options.metrics.iter().any(|of| is_of(name, of));
-    let mut rows: Vec<MetricRow> = names_of(case)
-        .into_iter()
-        .filter(wanted)
-        .filter(comparable)
-        .filter_map(|name| row(case, name, options))
-        .collect();
+    let names_of_rows: Vec<&str> = names_of(case).into_iter().filter(wanted).filter(comparable).collect();
+    let mut rows: Vec<MetricRow> = names_of_rows.iter().filter_map(|name| row(case, name, options)).collect();
+    let other_units = names_of_rows.iter().filter_map(|name| other_units(case, name));
     if !refused.is_empty() {
         rows.iter_mut().for_each(|row| row.verdict = Verdict::CannotTell);
     }
@@ -67,7 +64,7 @@ pub fn pair(case: &MatchedCase, names: &BTreeSet<String>, options: &CompareOptio
         other_runs: case.other.len(),
         base_figures: figures(&case.base),
         other_figures: figures(&case.other),
-        doubts: doubts::doubts(case),
+        doubts: doubts::doubts(case).into_iter().chain(other_units).collect(),
         refused,
         rows,
         operations,
@@ -91,6 +88,16 @@ fn names_of<'a>(case: &'a MatchedCase) -> Vec<&'a str> {
     let pace = case.pace();
     let names = |run: &&'a ComparedRun| run.figures(pace).iter().map(|figure| figure.name.as_str()).collect();
     case.base.first().map_or_else(Vec::new, names)
+}
+
+/// Says that a metric is not compared, since its runs have it in different units; `None` if they do not.
+fn other_units(case: &MatchedCase, name: &str) -> Option<String> {
+    let pace = case.pace();
+    let figures = case.points().filter_map(|run| run.figures(pace).iter().find(|figure| figure.name == name));
+    let units: IndexSet<&str> = figures.map(|figure| figure.unit.as_str()).collect();
+    let named = |unit: &&str| if unit.is_empty() { "no unit".to_owned() } else { format!("`{unit}`") };
+    let units: Vec<String> = units.iter().map(named).collect();
+    (units.len() > 1).then(|| format!("`{name}` is not compared, since its unit differs: {}", units.join(" and ")))
 }
 
 /// Compares a metric; `None` unless every run of both sides has it, in the same unit.

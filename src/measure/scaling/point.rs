@@ -48,8 +48,7 @@ impl CurvePoint {
     pub fn of(case: &Case, value: &str, pace: Pace) -> Option<CurvePoint> {
         let record = case.record.as_ref()?;
         let time = seconds(pace.times(record.variants.first()?), record.simulated)?;
-        let ranks = f64::from(record.emulated.unwrap_or(record.settings.ranks).max(1));
-        let (flops, bytes) = (record.program.flops * ranks, record.program.bytes as f64 * ranks);
+        let (flops, bytes) = totals(record);
         Some(CurvePoint { value: value.to_owned(), time, flops, bytes, operations: record.program.operations })
     }
 
@@ -58,6 +57,12 @@ impl CurvePoint {
         let work = unit.of(self);
         Interval { value: work / self.time.value, low: work / self.time.high, high: work / self.time.low }
     }
+}
+
+/// Arithmetic operations and bytes of an iteration over all ranks, estimated from the first.
+pub fn totals(record: &RunRecord) -> (f64, f64) {
+    let ranks = f64::from(record.emulated.unwrap_or(record.settings.ranks).max(1));
+    (record.program.flops * ranks, record.program.bytes as f64 * ranks)
 }
 
 /// Whether a run's times allow conclusions: it is a measurement with more than one sample, or simulated.

@@ -27,9 +27,15 @@ impl Checker<'_> {
             return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into(), help };
         }
         let is_signature = matches!(self.place, NameRole::ArgumentType | NameRole::ArgumentSize);
-        let local = self.later_locals.get(&symbol).filter(|declared| declared.start > at.start && !is_signature);
-        if let Some(&declared) = local {
-            let help = "move the declaration above its first use".to_owned();
+        let local = self.later_locals.get(&symbol).filter(|(declared, _)| declared.start > at.start && !is_signature);
+        if let Some(&(declared, scope)) = local {
+            let help = if (scope.start..scope.end()).contains(&at.start) {
+                "move the declaration above its first use".to_owned()
+            } else {
+                format!(
+                    "`{name}` is known only in the block that declares it: declare it in this block too, or above both"
+                )
+            };
             return ModelError::DeclaredBelow { name, at: at.into(), declared: declared.into(), help };
         }
         if let Some(&label) = self.later.get(&symbol) {

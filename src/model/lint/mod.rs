@@ -1,5 +1,6 @@
 //! Warnings about valid files that look like a mistake. Independent of the device; changes nothing.
 
+mod hidden;
 mod ranges;
 mod results;
 mod units;
@@ -29,6 +30,18 @@ pub enum ModelWarning {
         what: &'static str,
         name: String,
         #[label("nothing names it")]
+        at: SourceSpan,
+    },
+
+    #[error("the `def` `{name}` hides the operation of this name")]
+    #[diagnostic(
+        code(aorta::model::hidden_operation),
+        severity(Warning),
+        help("give the `def` another name: below, each `{name}(…)` calls the `def`")
+    )]
+    HiddenOperation {
+        name: String,
+        #[label("`aorta explain {name}` describes the operation")]
         at: SourceSpan,
     },
 
@@ -111,6 +124,7 @@ const MAX_WARNINGS: usize = 100;
 /// The warnings for a file, in the order of its text, at most a hundred.
 pub fn lint(ast: &Ast, program: &Program) -> Vec<ModelWarning> {
     let mut warnings = Vec::new();
+    hidden::operations(ast, &mut warnings);
     unused::names(ast, program, &mut warnings);
     ranges::backwards(ast, &mut warnings);
     // Something unused on this rank may be used on another one.

@@ -144,7 +144,7 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 /// Magnitude from which splitting an `f32` number into `bf16` parts changes it by less than rounding a product, even if matrix units
 /// replace subnormal parts by zero.
-const LEAST_OF_PARTS: f64 = 1.0 / (1u128 << 102) as f64;
+const MIN_OF_PARTS: f64 = 1.0 / (1u128 << 102) as f64;
 
 /// Rounding errors of a device for the queries of a head.
 pub struct Errors<'a> {
@@ -170,7 +170,7 @@ impl Errors<'_> {
         let narrow = dtype.size() == 2;
         let least = match dtype {
             DType::F16 => dtype.smallest(),
-            DType::F32 => LEAST_OF_PARTS,
+            DType::F32 => MIN_OF_PARTS,
             _ => 0.0,
         };
         Errors {

@@ -77,7 +77,11 @@ fn flat_output(call: &Call, dtype: DType, count: u64, dims: Option<Dims>) -> Res
                 2.. if count.checked_mul(ranks) == Some(own) => format!(", one of {ranks} parts for each rank"),
                 _ => String::new(),
             };
-            Err(call.bad_output(&given, format!("{count} elements of {dtype}{from}"), in_elements(&given.tensor)))
+            Err(call.bad_output(
+                &given,
+                format!("{} of {dtype}{from}", counted(count as usize, "element")),
+                in_elements(&given.tensor),
+            ))
         }
         (Some(given), _) => Ok(vec![(dtype, given.tensor.dims)]),
         (None, Some(dims)) => Ok(vec![(dtype, dims)]),

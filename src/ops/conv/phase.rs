@@ -4,6 +4,8 @@
 //! the other kernel elements fall between windows. Each such class of positions is a phase: a transposed convolution
 //! without a stride and with a smaller kernel. The phases compute no products with gaps between windows.
 
+use crate::base::divisors::gcd;
+
 use super::shape::Shape;
 use super::*;
 
@@ -95,7 +97,7 @@ impl Phase {
         let (stride, dilation, size) = (stride[axis], dilation[axis], kernel[axis]);
         let start = first + padding[axis];
         let meets = |tap: &u64| (start + tap * (stride - dilation % stride) % stride).is_multiple_of(stride);
-        let step = stride / common_divisor(stride, dilation);
+        let step = stride / gcd(stride, dilation);
         let tap = (0..size.min(step)).find(meets);
         let mut phase = *self;
         let shape = &mut phase.shape;
@@ -108,11 +110,6 @@ impl Phase {
         phase.padding[axis] = tap.map_or(NOWHERE, |tap| (start as i64 - (tap * dilation) as i64) / stride as i64);
         phase
     }
-}
-
-/// Returns the greatest common divisor; the other number if one is 0.
-fn common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ const LAUNCH: f64 = 3e-6;
 const BANDWIDTH: f64 = 2.5e12;
 
 /// Maximum size of a copy in bytes.
-pub const MOST: u64 = 1 << 32;
+pub const MAX_COPY: u64 = 1 << 32;
 
 /// Number of threads of a block of the copy.
 const THREADS: u32 = 256;
@@ -79,7 +79,7 @@ impl Source {
         let copy = Tensor::packed(given.dtype, &padded);
         let bytes = copy.bytes();
         let copy = Tensor { dims: given.dims, ..copy };
-        let pays = !as_given.is_aligned() && bytes <= MOST && GAIN * flops > copy_time(given.bytes() + bytes);
+        let pays = !as_given.is_aligned() && bytes <= MAX_COPY && GAIN * flops > copy_time(given.bytes() + bytes);
         if pays { Source { tensor: copy, offset: Some(offset), ..as_given } } else { as_given }
     }
 

@@ -6,7 +6,7 @@
 
 use super::super::launch;
 use super::super::walk::Operand as Walked;
-use super::align::{MOST, Source, copy_time, pack};
+use super::align::{MAX_COPY, Source, copy_time, pack};
 use super::epilogue::Finish;
 use super::tiling::{ALIGNMENT, has_rows_at, pack_of, product_cost, product_time};
 use super::{batches, rows_columns, sizes};
@@ -151,7 +151,7 @@ impl Aligned {
         });
         let copied = factors.iter().any(|factor| factor.offset.is_some()) || result.is_some();
         let room = result.map_or(end, |(offset, tensor)| offset + tensor.bytes());
-        if !copied || room > MOST {
+        if !copied || room > MAX_COPY {
             return None;
         }
         let matrix = |given: &Matrix, source: &Source, transposed: bool| match source.offset {

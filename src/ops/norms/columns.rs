@@ -26,7 +26,7 @@ const UNDER_WAY: u64 = 4;
 const MIN_STEPS: u64 = 2 * UNDER_WAY;
 
 /// Maximum number of waves of blocks if the rows are divided.
-const MOST_WAVES: u64 = 4;
+const MAX_WAVES: u64 = 4;
 
 /// Threads of a block that combines the sums of a channel.
 const COMBINING: u64 = 128;
@@ -101,7 +101,7 @@ impl Columns {
             let blocks = parts * columns.across();
             1000 * blocks.next_multiple_of(wave) / blocks
         };
-        columns.parts = (1..=most.min(MOST_WAVES * wave / columns.across()).max(1)).min_by_key(idle)?;
+        columns.parts = (1..=most.min(MAX_WAVES * wave / columns.across()).max(1)).min_by_key(idle)?;
         Some(columns)
     }
 

@@ -46,7 +46,7 @@ const SMALL_PACK: u64 = 4;
 const LONG_ROW: u64 = WARP;
 
 /// Maximum size in bytes of a row in shared memory. An SM holds two of them: one loads while the other one stores.
-const MOST_SHARED: u64 = UNIT_SHARED / 2 - RESERVED_SHARED;
+const MAX_SHARED: u64 = UNIT_SHARED / 2 - RESERVED_SHARED;
 
 /// Size in bytes of a thread's elements of a piece up to which 32 registers suffice for a norm without a mean whose rows are
 /// whole packs.
@@ -143,7 +143,7 @@ impl NormPartition {
         let several = if staged { (STAGED_ELEMENTS / rows.length.max(1)).max(1) } else { 1 };
         // Threads copy packs of at least four bytes to shared memory without registers for them, so that an SM has two rows.
         let bytes = reach.next_multiple_of(pack) * spec.inputs[0].dtype.size();
-        let shared = packed && pack * spec.inputs[0].dtype.size() >= 4 && bytes <= MOST_SHARED && rows.count > UNITS;
+        let shared = packed && pack * spec.inputs[0].dtype.size() >= 4 && bytes <= MAX_SHARED && rows.count > UNITS;
         let packed = packed && !shared;
         NormPartition {
             rows,

@@ -57,7 +57,7 @@ const STEPS_OF_A_PART: u64 = 2;
 
 /// Maximum number of steps per thread for which the number of threads of a result is reduced, if the other results
 /// occupy all SMs.
-const MOST_STEPS: u64 = 64;
+const MAX_STEPS: u64 = 64;
 
 /// Length in bytes of rows of terms below which threads read across rows, if there are many rows and results.
 const LONG_ROW: u64 = 64;
@@ -293,7 +293,7 @@ impl Split {
                 let mut threads = pieces.div_ceil(4).next_power_of_two().min(block / least);
                 // If there are many results, each gets fewer threads: exchanging values costs more than it saves.
                 let is_full = |threads: u64| groups * threads >= UNITS * UNIT_THREADS;
-                while threads > 1 && is_full(threads / 2) && 2 * pieces <= MOST_STEPS * threads {
+                while threads > 1 && is_full(threads / 2) && 2 * pieces <= MAX_STEPS * threads {
                     threads /= 2;
                 }
                 (threads, (u64::from(BLOCK).max(least * threads) / threads).min(groups))

@@ -32,7 +32,7 @@ const FEW_BATCHES: u64 = 4;
 /// Number of warps per SM up to which more warps share a row, and up to which they do so if a row could have many terms: three quarters
 /// of those that an SM can run at the same time.
 const ENOUGH_WARPS: u64 = 16;
-const MOST_WARPS: u64 = 48;
+const MAX_WARPS: u64 = 48;
 
 /// Instructions of a warp per word, per batch of terms, and others: from machine code for sm_90 by NVRTC 13.0.
 const PER_WORD: u64 = 9;
@@ -90,7 +90,7 @@ impl Direct {
         };
         // Each warp has instructions besides those for its indices, so that more warps pay off only if a popular row needs them.
         let direct = Some(with(ENOUGH_WARPS)).filter(|direct| direct.batches() <= MAX_BATCHES);
-        let direct = direct.unwrap_or_else(|| with(MOST_WARPS));
+        let direct = direct.unwrap_or_else(|| with(MAX_WARPS));
         let is_small = direct.instructions() <= MAX_INSTRUCTIONS + bytes / BYTES_OF_AN_INSTRUCTION
             && direct.steps() <= MAX_STEPS + bytes / BYTES_OF_A_STEP
             && direct.batches() <= MAX_BATCHES

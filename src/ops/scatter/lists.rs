@@ -17,7 +17,7 @@ use super::*;
 const SLOTS: u64 = 2048;
 
 /// Minimum capacity of a list: a sector of 32 bytes. A thread reads and sorts this many positions.
-const LEAST: u64 = 8;
+const MIN_CAPACITY: u64 = 8;
 
 /// Maximum average number of terms per row: of rows of up to [`WIDE`] bytes, and of longer ones.
 pub const MAX_TERMS: [u64; 2] = [32, 64];
@@ -93,7 +93,7 @@ impl Lists {
         let (rows, count) = (y.dims[0].max(1), i.elements());
         let average = count.div_ceil(rows);
         // Four standard deviations above the average of random indices, and room for small averages.
-        let capacity = (average + 4 * average.isqrt() + 3).next_power_of_two().max(LEAST);
+        let capacity = (average + 4 * average.isqrt() + 3).next_power_of_two().max(MIN_CAPACITY);
         let is_listed = count <= MANY || columns.length * x.dtype.size() >= WIDE;
         let most_terms = MAX_TERMS[usize::from(columns.length * x.dtype.size() > WIDE)];
         let is_fast = if is_listed { average <= most_terms } else { count < rows };

@@ -305,7 +305,10 @@ fn labels_at(spans: [SrcSpan; 2], texts: [String; 2]) -> (String, Option<miette:
 }
 
 fn calls(progress: &RankSimulation, nodes: &[OperationRun]) -> Vec<LabeledSpan> {
-    let ops = nodes.iter().map(|&node| (progress.tables.of(node.rank).program, progress.step(node), node.op));
+    let ops = nodes.iter().map(|&node| {
+        let program = progress.tables.of(node.rank).program;
+        (node.rank, program, progress.step(node), node.op)
+    });
     call_labels(ops)
 }
 

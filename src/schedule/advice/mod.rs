@@ -56,7 +56,7 @@ const KINDS: &[AdviceKind] = kinds! {
 };
 
 /// Share of the time of all operations below which a gain is not mentioned.
-const LEAST: f64 = 0.01;
+const MIN_GAIN: f64 = 0.01;
 
 /// Number of operations above which a program gets no advice, since finding it would take seconds.
 const MAX_OPERATIONS: usize = 200_000;
@@ -280,7 +280,7 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
         };
         PlanAdvice { code: group.kind.code, message, help, places, times: group.times as f64 / cycle, gain }
     });
-    let worth = |one: &PlanAdvice| one.gain.most_ns.0 as f64 >= (LEAST * whole / cycle).max(1.0);
+    let worth = |one: &PlanAdvice| one.gain.most_ns.0 as f64 >= (MIN_GAIN * whole / cycle).max(1.0);
     let mut advice: Vec<PlanAdvice> = advice.filter(worth).collect();
     advice.sort_by_key(|one| (std::cmp::Reverse(one.gain.most_ns), one.places.first().map(|(span, _)| *span)));
     advice

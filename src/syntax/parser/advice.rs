@@ -30,16 +30,18 @@ fn is_word_call(text: &str) -> bool {
 
 fn reserved(place: &FailurePoint) -> Option<String> {
     let no_name = |word: &str| Some(format!("`{word}` {NO_NAME}: write another, such as `my_{word}`"));
-    let (word, before) = (place.word(), place.word_before());
+    let word = place.word();
     if place.rule == Rule::stmt_piece && place.before.ends_with(':') && lead(word, false).is_some() {
         return help("a label names one operation: `phase load { … }` names a block");
     }
     if word == "and" && place.lead() == "on" {
         return help("labels have commas between them: `on s after a, b { … }`");
     }
-    // The parser treats a reserved word as the name of an option until the colon is missing.
-    if place.inside() == Some('(') && place.tokens == [":"] && words::is_reserved(before) {
-        return no_name(before);
+    if word == "when" && place.rule == Rule::stmt_piece && place.inside() == Some('(') && place.after_value() {
+        return help("`when` follows the rank of a copy: `copy(x -> y at 1 when rank == 0)`");
+    }
+    if word == "else" && place.before.is_empty() {
+        return help("an `else` follows the block of an `if`: `if n > 1 { … } else { … }`");
     }
     // A clause such as `at` follows a value; where a value begins, or before the colon of a label, it is meant as a name.
     let after = place.rest[word.len()..].trim_start();
@@ -93,6 +95,9 @@ fn number(place: &FailurePoint) -> Option<String> {
         let number = place.word_before();
         let per_second = if place.rest[unit.len()..].starts_with("/s") { "/s" } else { "" };
         return Some(format!("write a unit directly after its number: `{number}{unit}{per_second}`"));
+    }
+    if place.before.ends_with('%') && place.rest.starts_with('%') {
+        return help("a remainder has one sign: `5 % 2`");
     }
     if let Some(number) =
         place.before.strip_suffix(" %").filter(|number| number.ends_with(|c: char| c.is_ascii_digit()))
@@ -176,6 +181,7 @@ fn equals(place: &FailurePoint) -> Option<String> {
         return help("a value never changes: give the new one a name of its own, `let m = n + 1`");
     }
     match lead {
+        "let" if before == "let" => help("write a name after `let`: `let n = 4`"),
         "stream" if before != "stream" => Some(format!("write options in parentheses: `{before}(priority: high)`")),
         "for" => help("write `for i in 0..4 { … }`"),
         "buffer" => {
@@ -208,7 +214,9 @@ fn colon(place: &FailurePoint) -> Option<String> {
             let module = place.before.trim_end_matches(':');
             Some(format!("a point precedes the name in a module: `{module}.{}`", place.rest[1..].trim_end()))
         }
-        _ if place.rule == Rule::stmt_piece && place.inside().is_none() => help("an operation has one label"),
+        lead if place.rule == Rule::stmt_piece && place.inside().is_none() && lead != "let" => {
+            help("an operation has one label")
+        }
         "mesh" if place.expects("=") => {
             Some(format!("a mesh has `=`: `{} ={}`", place.before, place.rest[1..].replace(':', " =")))
         }
@@ -293,6 +301,9 @@ fn comma(place: &FailurePoint) -> Option<String> {
     let behind = place.rest[place.word().len()..].trim_start();
     let word = place.word();
     match place.inside()? {
+        '(' if word == "to" && place.rule == Rule::stmt_piece && place.before.contains("->") => {
+            help("the other rank follows `at`: `copy(x -> y at 1)`")
+        }
         _ if next == '"' && place.word_before() == "f" => {
             help("a label is written without quotes, with its index: `layer[0]`")
         }
@@ -349,7 +360,12 @@ fn missing(place: &FailurePoint) -> Option<String> {
             if !rest.contains('\n') && !after_brackets(rest).is_empty() {
                 return Some(computed(place.before, rest));
             }
-            let slice = format!("{}{rest}", place.word_before());
+            let first_line = rest.lines().next().unwrap_or_default().trim_end_matches([' ', ',']);
+            let slice = format!("{}{first_line}", place.word_before());
+            if is_type(&slice) {
+                let name = place.before.split(':').next().unwrap_or_default().trim_end();
+                return Some(format!("memory is declared by `buffer`: `buffer {name}: {slice}`"));
+            }
             Some(format!(
                 "an operation has parentheses: `copy({slice} -> y)` copies a slice, which other operations read in place"
             ))

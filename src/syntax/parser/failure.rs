@@ -50,6 +50,12 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
             || word == "not"
             || (words::role(word) == Some(WordRole::Clause) && ends_operand(before.trim_end())));
     let reserved = !joins && words::is_reserved(word) && (!has("a..z") || has("0..9"));
+    // A reserved word that begins an argument is read as the name of an option, which lacks its colon.
+    let start = text[..position].trim_end();
+    let start = start.trim_end_matches(is_word).len();
+    let option = &text[start..text[..position].trim_end().len()];
+    let is_argument = text[..start].trim_end().ends_with(['(', ',']) && words::is_reserved(option);
+    let (reserved, before) = if tokens == [":"] && is_argument { (true, &text[..start]) } else { (reserved, before) };
     // The minus of an arrow is not an operator.
     let arrow = text[..position].ends_with('-') && text[position..].starts_with('>');
     let position = if reserved { before.len() } else { position - usize::from(arrow) };

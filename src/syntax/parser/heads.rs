@@ -11,6 +11,9 @@ pub(super) fn head(place: &FailurePoint) -> Option<String> {
         ("on", Some('(')) if name != "on" => {
             let index = place.rest[1..].split(')').next().unwrap_or_default();
             match name {
+                _ if index.contains(':') => {
+                    Some(format!("a stream has its options where it is declared: `stream {name}({index})`"))
+                }
                 "after" => Some(format!("write labels without parentheses: `on s after {index} {{ … }}`")),
                 _ => Some(format!("write the index of a member in brackets: `on {name}[{index}] {{ … }}`")),
             }
@@ -48,6 +51,9 @@ pub(super) fn head(place: &FailurePoint) -> Option<String> {
         }
         ("on", Some(',')) if place.expects("after") => help("a block runs on one stream: write an `on` for each"),
         ("meta", Some('(')) => help("write facts in braces: `meta { category: \"gemm\" }`"),
+        ("mesh", None) if place.expects("=") && place.inside().is_none() => {
+            Some(format!("give it a size: `{} = world`", place.before))
+        }
         ("mesh", Some('[')) => help("a mesh has a name and a size for each dimension: `mesh dp = 2, tp = 4`"),
         ("buffer", Some(',')) if place.inside().is_none() && place.expects("in") && place.rest.contains(':') => {
             Some(format!(

@@ -14,6 +14,7 @@ mod reparse;
 mod reported;
 mod stmt;
 
+pub use ranges::loop_with_step;
 pub use reparse::{Edit, OldTrees, Reparsed, reparse};
 
 use crate::base::{Interner, SrcSpan};

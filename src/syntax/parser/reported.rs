@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::base::suggest;
+use crate::base::{DType, suggest};
 
 use super::super::error::SyntaxError;
 use super::super::other_languages;
@@ -41,8 +41,8 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
     let mut reserved: HashSet<String> = HashSet::new();
     // Number of blocks without a `{` whose `}` has not been found.
     let mut unopened = 0;
-    // True if the last error is about a statement outside of all blocks.
-    let mut outside = false;
+    // Offset of the last error if it is about a statement outside of all blocks.
+    let mut outside: Option<usize> = None;
     let mut reported: Vec<SyntaxError> = Vec::new();
     for error in errors {
         if reported.len() == limit {
@@ -99,13 +99,16 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
             SyntaxError::Expected { expected, .. } => SPLITTER.contains(&expected.as_str()),
             _ => false,
         };
-        // The block of a `step` is missing or ends too early: the statements behind it are the same mistake.
+        // The block of a `step` is missing or ends too early: the statements behind it, up to the next declaration, are the same
+        // mistake.
         let is_outside = matches!(&error, SyntaxError::UnknownKeyword { word, what: "declaration", .. }
             if keyword_help(word, "declaration", at, text) == INSIDE_STEP);
-        if is_outside && (unopened > 0 || outside) {
+        let declared = |from: usize| text[from..at].lines().any(|line| DECLARATIONS.contains(&leading_word(line)));
+        let is_repeated = unopened > 0 || outside.is_some_and(|from| !declared(from));
+        outside = is_outside.then_some(at);
+        if is_outside && is_repeated {
             continue;
         }
-        outside = is_outside;
         let last = reported.last().map(offset_of);
         if is_consequence
             && last.is_some_and(|last| {
@@ -378,6 +381,10 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
         return help;
     }
     match other_languages::declaration(word) {
+        _ if !first_on_line && word == "on" && leading_word(behind) == "rank" => {
+            "remove it: every rank has what the file declares; in the step, `if rank == 0 { … }` is for one of them"
+                .to_owned()
+        }
         _ if !first_on_line && word == "on" => {
             let words: Vec<&str> = line(text, at).split_whitespace().collect();
             let space = ["pinned", "host", "device"].into_iter().find(|space| words.contains(space));
@@ -473,6 +480,10 @@ fn after_declaration(word: &str, at: usize, text: &str) -> Option<String> {
         }
         "buffer" if ["device", "pinned", "managed", "host"].contains(&word) => {
             Some(format!("the space of a buffer follows `in`: `{before} in {word}`"))
+        }
+        "buffer" if before.ends_with(']') && DType::from_name(word).is_some() => {
+            let sizes = &before[before.rfind('[').unwrap_or(0)..];
+            Some(format!("sizes follow the element type: `{word}{sizes}`"))
         }
         "stream" if ["priority", "units", "queue", "kind", "threads"].contains(&word) => {
             let value = line(text, at + word.len()).trim_start_matches([' ', ':', '=']).split(' ').next()?;

@@ -1,0 +1,81 @@
+//! Lines of the page of a run that depend on how it ran.
+
+use super::sandbox::Sandbox;
+
+/// Runs a file on the simulator with these arguments and returns what is printed on both outputs.
+fn run(sandbox: &Sandbox, arguments: &str) -> String {
+    let words: Vec<&str> = arguments.split_whitespace().collect();
+    let output = sandbox.run(&[&["exec"], &words[..], &["--backend", "sim", "--effort", "quick"]].concat());
+    output.stdout + &output.stderr
+}
+
+/// Many small kernels wait for the device's front end and for the host.
+#[test]
+fn a_graph_is_not_advised_to_a_graph() {
+    let sandbox = Sandbox::new();
+    let text = "buffer x[8]: f32[4096]\nstep { for r in 0..8 { for i in 0..8 { map(x[i] * 2 -> x[i]) } } }\n";
+    sandbox.write("small.aorta", text);
+    let as_streams = run(&sandbox, "small.aorta --gate off");
+    assert!(as_streams.contains("`--launch graph`"), "{as_streams}");
+    let as_graph = run(&sandbox, "small.aorta --launch graph --gate off --top 5");
+    assert!(!as_graph.contains("`--launch graph`"), "{as_graph}");
+    assert!(as_graph.contains("bound by gaps between operations"), "{as_graph}");
+    let both = run(&sandbox, "small.aorta --launch both --gate off");
+    assert!(!both.contains("`--launch graph` launches it by one call"), "{both}");
+}
+
+/// The host reads the numbers of rows, which it cannot do while a graph runs.
+#[test]
+fn counted_rows_are_in_no_simulated_graph() {
+    let sandbox = Sandbox::new();
+    let text = "buffer x, y: f32[64, 8]\nbuffer counts: i32[world, world] = [[16, 16], [16, 16]]\n\
+                step { all_to_all(x, counts -> y) }\n";
+    sandbox.write("rows.aorta", text);
+    for launch in ["both", "graph"] {
+        let told = run(&sandbox, &format!("rows.aorta --ranks 2 --launch {launch}"));
+        assert!(told.contains("no graph could be made, so the run continued as streams"), "{launch}: {told}");
+        assert!(!told.contains("as a graph, simulated"), "{launch}: {told}");
+    }
+}
+
+#[test]
+fn a_failed_expectation_has_the_unit_of_its_metric() {
+    let sandbox = Sandbox::new();
+    let text = "buffer x: f32[4096]\nstep { a: map(x * 2 -> x)  spin(3us) }\n\
+                metric share = busy(a) / time \"%\"\nexpect share > 99%\n";
+    sandbox.write("share.aorta", text);
+    let told = run(&sandbox, "share.aorta");
+    let failed = told.lines().find(|line| line.starts_with("failed")).unwrap_or_default();
+    assert!(failed.contains("`share` is ") && failed.ends_with(" %"), "{told}");
+}
+
+/// Iterations that overlap find the caches as the previous ones left them, whatever is asked for.
+#[test]
+fn overlapping_iterations_have_the_bounds_of_warm_caches() {
+    let sandbox = Sandbox::new();
+    let text = "buffer x, y: f32[1048576]\nstep(sync: end) { m: map(x * 2 -> y) }\n";
+    sandbox.write("over.aorta", text);
+    let row = |cache: &str| {
+        let told = run(&sandbox, &format!("over.aorta --cache {cache}"));
+        told.lines().find(|line| line.starts_with("m ")).unwrap_or_else(|| panic!("{told}")).to_owned()
+    };
+    assert_eq!(row("cold"), row("hot"));
+}
+
+#[test]
+fn a_limit_that_is_not_checked_says_so() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.aorta", "step { spin(2us) }\n");
+    sandbox.write("l.ron", "(workload: \"a.aorta\", limits: {\"time\": (to: \"1ns\")})\n");
+    let told = sandbox.good(&["exec", "l.ron", "--backend", "sim", "--effort", "sanity"]);
+    assert!(told.contains("limit time: at most 1 ns (scenario): the run is no measurement"), "{told}");
+    assert_eq!(sandbox.run(&["exec", "l.ron", "--backend", "sim", "--effort", "quick"]).code, Some(1));
+    sandbox.write("l.ron", "(workload: \"a.aorta\", limits: {\"tiem\": (to: \"1ns\")})\n");
+    let output = sandbox.run(&["exec", "l.ron", "--backend", "sim"]);
+    assert_eq!(output.code, Some(2));
+    assert!(
+        output.stderr.contains("l.ron:1:42") && output.stderr.contains("did you mean `time`?"),
+        "{}",
+        output.stderr
+    );
+}
