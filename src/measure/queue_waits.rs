@@ -5,7 +5,7 @@ use indexmap::IndexSet;
 
 use crate::base::{Nanos, OpId, counted};
 use crate::config::{Profile, QueueRule};
-use crate::exec::{Span, Trace};
+use crate::exec::{LaunchMode, Span, Trace};
 use crate::plan::StepPlan;
 use crate::schedule::Lane;
 
@@ -15,7 +15,7 @@ use super::record::QueueWaitRecord;
 const REPORTED: f64 = 0.05;
 
 /// Share of an iteration that the device spends on starting operations, above which more queues shorten it little.
-const STARTS: f64 = 0.9;
+pub const STARTS: f64 = 0.9;
 
 /// Largest number of queues that CUDA accepts.
 const MAX_CONNECTIONS: usize = 32;
@@ -46,11 +46,18 @@ impl LaneQueues {
             numbers: queues.into_iter().map(|(_, number)| number).collect(),
             rule: profile.map_or(QueueRule::HeadOfLine, |profile| profile.queues.rule),
             vendor: profile.map(|profile| profile.vendor.clone()),
-            start: profile.map_or(Nanos(0), |profile| {
-                Nanos((profile.queues.dispatch.value() + profile.queues.switch.value()) as i64)
-            }),
+            start: profile.map_or(Nanos(0), |profile| start(LaunchMode::Stream, profile)),
         }
     }
+}
+
+/// Time that a device takes to start an operation that is ready: as streams, one at the head of another queue than the last.
+pub fn start(mode: LaunchMode, profile: &Profile) -> Nanos {
+    let time = match mode {
+        LaunchMode::Stream => profile.queues.dispatch.value() + profile.queues.switch.value(),
+        LaunchMode::Graph => profile.graph.dispatch.value(),
+    };
+    Nanos(time as i64)
 }
 
 /// A wait of an operation in its queue.

@@ -17,7 +17,7 @@ use super::metrics::{self, RankMetrics};
 use super::occupied::occupied;
 use super::operations::operations;
 use super::plausible::DeviceLimits;
-use super::queue_waits::LaneQueues;
+use super::queue_waits::{self, LaneQueues};
 use super::record::{
     AnalysisRecord, ExpectationRecord, OperationRecord, RankRecord, SpanRecord, TimeSplitRecord, Times, Variant,
     observer_effect_text,
@@ -111,6 +111,7 @@ pub fn record(
     if let Some(count) = (0..ranks.len()).find_map(|index| data.unlisted_operations(index)) {
         warnings.push(format!("{name}: the run ended early; its {count} operations are not listed"));
     }
+    let start = request.profile.map_or(Nanos(0), |profile| queue_waits::start(*mode, profile));
     let skew = skew::of(&ranks);
     let balance = skew.as_ref().and_then(|skew| skew.balance.as_ref());
     for (rank, of) in ranks.iter_mut().zip(request.ranks) {
@@ -118,7 +119,7 @@ pub fn record(
         if let Some(analysis) = &mut rank.analysis {
             let on_cpu = on_cpu(analysis, &rank.operations, &of.schedule.lanes);
             (analysis.verdict, analysis.help) = verdict::without_verdict(rank.observer_effect)
-                .unwrap_or_else(|| verdict::verdict(analysis, number, balance, &on_cpu));
+                .unwrap_or_else(|| verdict::verdict(analysis, number, balance, &on_cpu, start));
             if *mode == LaunchMode::Graph {
                 analysis.help = verdict::help_for_graph(&analysis.help);
             }

@@ -3,6 +3,7 @@
 use crate::base::Nanos;
 use crate::ops::Arithmetic;
 
+use super::queue_waits::STARTS;
 use super::record::{
     AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, PeakRecord, TimeSplitRecord, observer_effect_text,
 };
@@ -57,7 +58,7 @@ const NO_FREE_UNITS: &str = "an operation that finds no free units starts when o
                              them one after the other: `--fuse` merges them; `--launch graph` shortens the gaps";
 
 /// Remedy for operations that are so short that the device cannot start them fast enough.
-const FEWER_STARTS: &str = "more streams do not help: fewer and larger operations start less often, and `--fuse` merges chains of \
+const FEWER_STARTS: &str = "more streams do not help, and fewer can be faster: fewer and larger operations start less often, and `--fuse` merges chains of \
                             them; `--launch graph` shortens the gaps";
 
 /// End of the remedies that a run as a graph has followed already.
@@ -68,12 +69,14 @@ pub const ON_CPU: &str = "the CPU limits it: more `threads` on the host stream, 
                           or the same operation on a stream of the device";
 
 /// Verdict on a rank's iteration, and a usual remedy. `balance` explains why ranks wait for each other; `on_cpu` lists the
-/// categories whose part of the chain mostly runs on host streams.
+/// categories whose part of the chain mostly runs on host streams. `start` is the time that the device takes to start an operation,
+/// by its profile; 0 if it is not known.
 pub fn verdict(
     analysis: &AnalysisRecord,
     rank: u32,
     balance: Option<&BalanceRecord>,
     on_cpu: &[&str],
+    start: Nanos,
 ) -> (String, String) {
     let split = &analysis.split;
     let categories = &analysis.categories;
@@ -130,16 +133,26 @@ pub fn verdict(
         "idle" => Some((split.idle_ns, AT_ENDS)),
         _ => None,
     };
-    if let Some((_, when)) = gap.filter(|(gap, _)| *gap > ORDINARY_GAP && beside_others(analysis, time) > MOSTLY) {
+    if let Some((_, when)) = gap.filter(|(gap, _)| *gap > ORDINARY_GAP) {
         let operations: usize = categories.iter().map(|category| category.operations).sum();
         let interval = Nanos(split.time_ns.0 / operations.max(1) as i64);
-        what = format!("{when}, mostly while other streams run operations");
-        (name, help) = if interval <= START_INTERVAL {
-            let name = format!("bound by the rate at which the device starts operations, one every {interval}");
-            (name, FEWER_STARTS)
-        } else {
-            ("bound by operations of other streams".to_owned(), NO_FREE_UNITS)
-        };
+        let others_run = beside_others(analysis, time) > MOSTLY;
+        let starts = start.0 as f64 >= STARTS * interval.0 as f64;
+        if others_run {
+            what = format!("{when}, mostly while other streams run operations");
+        } else if starts {
+            what = format!("{when}, while the device starts operations of other streams");
+        }
+        if starts || others_run && interval <= START_INTERVAL {
+            name = format!("bound by the rate at which the device starts operations, one every {interval}");
+            help = FEWER_STARTS;
+        } else if others_run {
+            (name, help) = ("bound by operations of other streams".to_owned(), NO_FREE_UNITS);
+            if let Some((shared, share)) = together(analysis) {
+                (name, help) = (format!("bound by {}", shared.0), shared.1);
+                of_peak = format!(", and all operations of the iteration reach {:.0} % of its peak", 100.0 * share);
+            }
+        }
     }
     if share > NEARLY_ALL && help == EARLIER {
         help = LESS;

@@ -25,7 +25,7 @@ fn half_busy() -> TimeSplitRecord {
 fn the_largest_part_of_the_chain_decides() {
     let said = |categories: &[CategoryRecord], tail| {
         let analysis = AnalysisRecord { tail_ns: Some(Nanos(tail)), ..analysis(half_busy(), categories) };
-        verdict(&analysis, 0, None, &[]).0
+        verdict(&analysis, 0, None, &[], Nanos(0)).0
     };
     assert_eq!(
         said(&[category("matrix", 600), category("copy", 100)], 0),
@@ -41,9 +41,11 @@ fn the_largest_part_of_the_chain_decides() {
     let host = TimeSplitRecord { time_ns: Nanos(100), launch_ns: Nanos(80), ..TimeSplitRecord::default() };
     let host = analysis(host, &[category("copy", 20)]);
     assert!(
-        verdict(&host, 0, None, &[]).0.starts_with("host-bound: 80 % of the critical chain is waiting for the host")
+        verdict(&host, 0, None, &[], Nanos(0))
+            .0
+            .starts_with("host-bound: 80 % of the critical chain is waiting for the host")
     );
-    assert_eq!(verdict(&analysis(TimeSplitRecord::default(), &[]), 0, None, &[]).0, "nothing ran");
+    assert_eq!(verdict(&analysis(TimeSplitRecord::default(), &[]), 0, None, &[], Nanos(0)).0, "nothing ran");
 }
 
 /// In the sum of the split, `stretch` is as much a part as the operations of a category.
@@ -63,6 +65,7 @@ fn stretch_is_a_part_of_its_own() {
             0,
             None,
             &[],
+            Nanos(0),
         )
         .0
     };
@@ -89,7 +92,7 @@ fn a_rank_that_works_while_its_chain_waits_is_not_all_bubble() {
         let categories = [busy("collective", 950, Some(Nanos(900))), busy("matrix", 700, None)];
         let balance = BalanceRecord { kind: "pipeline bubble".to_owned(), ..BalanceRecord::default() };
         let analysis = AnalysisRecord { totals: Some(totals), ..analysis(split.clone(), &categories) };
-        verdict(&analysis, 0, Some(&balance), &[])
+        verdict(&analysis, 0, Some(&balance), &[], Nanos(0))
     };
     let (verdict, help) = said(110);
     assert_eq!(
@@ -106,7 +109,7 @@ fn a_rank_that_works_while_its_chain_waits_is_not_all_bubble() {
 #[test]
 fn operations_of_host_streams_are_bound_by_the_cpu() {
     let analysis = analysis(half_busy(), &[category("elementwise", 700)]);
-    let (verdict, help) = verdict(&analysis, 0, None, &["elementwise"]);
+    let (verdict, help) = verdict(&analysis, 0, None, &["elementwise"], Nanos(0));
     assert!(verdict.starts_with("bound by the CPU: 70 % of the critical chain is elementwise work of host streams"));
     assert_eq!(help, ON_CPU);
 }
@@ -128,6 +131,7 @@ fn gaps_during_which_other_streams_work_are_told_from_idle_ones() {
             0,
             None,
             &[],
+            Nanos(0),
         )
         .0
     };
@@ -144,7 +148,7 @@ fn gaps_during_which_other_streams_work_are_told_from_idle_ones() {
 
 #[test]
 fn tiny_operations_on_many_streams_are_bound_by_the_rate_of_starts() {
-    let said = |operations, busy| {
+    let started = |operations, busy, start| {
         let split = TimeSplitRecord {
             time_ns: Nanos(650_000),
             operations_ns: Nanos(40_000),
@@ -155,8 +159,9 @@ fn tiny_operations_on_many_streams_are_bound_by_the_rate_of_starts() {
         };
         let totals = TotalsRecord { busy_ns: Nanos(busy), ..TotalsRecord::default() };
         let categories = [CategoryRecord { operations, ..category("elementwise", 40_000) }];
-        verdict(&AnalysisRecord { totals: Some(totals), ..analysis(split, &categories) }, 0, None, &[])
+        verdict(&AnalysisRecord { totals: Some(totals), ..analysis(split, &categories) }, 0, None, &[], Nanos(start))
     };
+    let said = |operations, busy| started(operations, busy, 0);
     let (rate, help) = said(1600, 645_000);
     assert_eq!(
         rate,
@@ -172,11 +177,17 @@ fn tiny_operations_on_many_streams_are_bound_by_the_rate_of_starts() {
         said(1600, 50_000).0.starts_with("bound by gaps between operations: "),
         "no other stream runs operations meanwhile"
     );
+    let (queues, _) = started(400, 300_000, 1600);
+    assert!(
+        queues.starts_with("bound by the rate at which the device starts operations, one every 1.625 µs: "),
+        "{queues}"
+    );
+    assert!(queues.contains("while the device starts operations of other streams"), "{queues}");
 }
 
 #[test]
 fn a_late_start_while_other_streams_work_is_no_idle_time() {
-    let said = |busy: i64| {
+    let reaching = |busy: i64, bytes: f64| {
         let split = TimeSplitRecord {
             time_ns: Nanos(70_000),
             operations_ns: Nanos(30_000),
@@ -187,8 +198,10 @@ fn a_late_start_while_other_streams_work_is_no_idle_time() {
         };
         let totals = TotalsRecord { busy_ns: Nanos(1000 * busy), ..TotalsRecord::default() };
         let analysis = analysis(split, &[category("movement", 30_000)]);
-        verdict(&AnalysisRecord { totals: Some(totals), ..analysis }, 0, None, &[])
+        let peak = Some(PeakRecord { profile: String::new(), flops: 0.0, bytes });
+        verdict(&AnalysisRecord { totals: Some(totals), peak, ..analysis }, 0, None, &[], Nanos(0))
     };
+    let said = |busy| reaching(busy, 0.0);
     let (late, help) = said(68);
     assert_eq!(
         late,
@@ -196,6 +209,9 @@ fn a_late_start_while_other_streams_work_is_no_idle_time() {
          operation, mostly while other streams run operations (33.00 µs of 70.00 µs)"
     );
     assert_eq!(help, NO_FREE_UNITS);
+    let (full, _) = reaching(68, 0.8);
+    assert!(full.starts_with("bound by memory bandwidth: 47 % of the critical chain is the time before"), "{full}");
+    assert!(full.ends_with("and all operations of the iteration reach 80 % of its peak"), "{full}");
     let (idle, _) = said(37);
     assert!(idle.starts_with("bound by the start and end of the iteration: 47 %"), "{idle}");
 }
@@ -211,7 +227,7 @@ fn the_resource_that_bounds_most_of_the_largest_part_is_named() {
     };
     let said = |bounds: &[BoundRecord]| {
         let bare = analysis(half_busy(), &[category("matrix", 600)]);
-        verdict(&AnalysisRecord { bounds: bounds.to_vec(), ..bare }, 0, None, &[]).0
+        verdict(&AnalysisRecord { bounds: bounds.to_vec(), ..bare }, 0, None, &[], Nanos(0)).0
     };
     assert_eq!(
         said(&[bound("memory", 400, 356, true), bound("bf16", 200, 190, true)]),
@@ -223,7 +239,8 @@ fn the_resource_that_bounds_most_of_the_largest_part_is_named() {
     // Concurrent operations share the peak.
     let peak = PeakRecord { profile: String::new(), flops: 0.01, bytes: 0.92 };
     let bare = AnalysisRecord { peak: Some(peak), ..analysis(half_busy(), &[category("matrix", 600)]) };
-    let together = verdict(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare }, 0, None, &[]).0;
+    let together =
+        verdict(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare }, 0, None, &[], Nanos(0)).0;
     assert!(
         together.starts_with("bound by memory bandwidth: ")
             && together.ends_with("and all operations of the iteration together reach 92 % of its peak"),
@@ -241,7 +258,7 @@ fn waiting_says_why_ranks_wait() {
     let waits = TimeSplitRecord { time_ns: Nanos(1000), wait_ns: Nanos(900), ..TimeSplitRecord::default() };
     let said = |rank, kind: &str, late| {
         let balance = BalanceRecord { kind: kind.to_owned(), ranks: late, ..BalanceRecord::default() };
-        verdict(&analysis(waits.clone(), &[category("collective", 99)]), rank, Some(&balance), &[]).0
+        verdict(&analysis(waits.clone(), &[category("collective", 99)]), rank, Some(&balance), &[], Nanos(0)).0
     };
     assert_eq!(
         said(0, "pipeline bubble", vec![]),
@@ -255,7 +272,7 @@ fn waiting_says_why_ranks_wait() {
     let totals = Some(TotalsRecord { wait_ns: Nanos(600), ..TotalsRecord::default() });
     let beside = AnalysisRecord { totals, ..analysis(waits, &[category("collective", 99)]) };
     assert_eq!(
-        verdict(&beside, 0, None, &[]).0,
+        verdict(&beside, 0, None, &[], Nanos(0)).0,
         "bound by waiting for other ranks: 90 % of the critical chain is waiting for other ranks (900 ns of 1.000 µs); \
          other operations of this rank run during at least 300 ns of it"
     );
