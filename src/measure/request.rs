@@ -75,7 +75,8 @@ impl<'a> Request<'a> {
     /// Shares of a rank's bytes that the cache serves by the model; empty without a profile.
     pub(super) fn cached(&self, index: usize) -> &CachedShares {
         let of_rank = |rank: &RankSchedule| {
-            let shares = |profile| schedule::cached(rank.program, rank.schedule, self.exec.cold, profile);
+            let cold = self.exec.flushes(rank.schedule);
+            let shares = |profile| schedule::cached(rank.program, rank.schedule, rank.number, cold, profile);
             self.profile.map(shares).unwrap_or_default()
         };
         &self.shares.get_or_init(|| self.ranks.iter().map(of_rank).collect())[index]
