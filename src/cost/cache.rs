@@ -1,4 +1,4 @@
-//! Models which bytes an operation finds in the device's last-level cache, if operations run in the order of launches.
+//! Models which bytes an operation finds in the device's last-level cache, if operations run one after the other.
 //!
 //! Replaces whole pages, the least recently used first, and records for each page which of its blocks were used, so that a
 //! small neighbour in the same page does not load the others. A range larger than the cache leaves nothing in it.
@@ -178,9 +178,21 @@ pub struct OperationAccesses<'a> {
     pub cold: bool,
 }
 
-/// For each access, the share of its bytes in device memory that the cache serves, in eighths, in the steady state.
-/// `accesses` returns the same sequence each time it is called.
-pub fn shares<'a, I: Iterator<Item = OperationAccesses<'a>>>(accesses: impl Fn() -> I, profile: &Profile) -> Vec<u8> {
+/// For each operation, the share of its bytes in device memory that the cache serves, in eighths, in the steady state.
+/// `access` returns the accesses of the operation with a number; `order` has the numbers of all operations in the order in which they
+/// access memory.
+pub fn shares<'a>(order: &[u32], access: impl Fn(u32) -> OperationAccesses<'a>, profile: &Profile) -> Vec<u8> {
+    let in_order = shares_in_order(|| order.iter().map(|&number| access(number)), profile);
+    let mut shares = vec![0; order.len()];
+    order.iter().zip(in_order).for_each(|(&number, share)| shares[number as usize] = share);
+    shares
+}
+
+/// The shares of [`shares`], one for each access. `accesses` returns the same sequence each time it is called.
+fn shares_in_order<'a, I: Iterator<Item = OperationAccesses<'a>>>(
+    accesses: impl Fn() -> I,
+    profile: &Profile,
+) -> Vec<u8> {
     let capacities = ROOMS.map(|room| ((room * profile.cache.value()) as u64 / PAGE).max(1) as usize);
     let capacity = capacities[ROOMS.len() - 1];
     let bytes = |access: &OperationAccesses| operands(access).map(|(_, bytes)| bytes).collect::<Vec<_>>();
@@ -195,7 +207,7 @@ pub fn shares<'a, I: Iterator<Item = OperationAccesses<'a>>>(accesses: impl Fn()
     shares_of(&accesses, otherwise, capacities.map(|capacity| Cache { capacity, ..Cache::default() }))
 }
 
-/// The mean of the shares of [`shares`] with each of these caches, which are empty.
+/// The mean of the shares of [`shares_in_order`] with each of these caches, which are empty.
 ///
 /// A single pass over the accesses serves every cache, because finding the operands of an access takes as long as looking up their pages.
 fn shares_of<'a, I: Iterator<Item = OperationAccesses<'a>>>(

@@ -9,7 +9,7 @@ use crate::base::{Around, DType, GroupId, Nanos, OpId, Space, SrcSpan, StreamId}
 use crate::model::{MemoryKind, OpKind, Priority};
 use crate::ops::init::Init;
 use crate::ops::{Category, Collective, Launch, Spec};
-use crate::schedule::{Command, Lane};
+use crate::schedule::{Command, Lane, Predecessors};
 
 use super::error::ExecError;
 use super::rank_schedule::RankSchedule;
@@ -38,6 +38,8 @@ pub struct Image {
     pub works: Vec<LoweredSpec>,
     /// Operations of all iterations of the period, by number.
     pub ops: Vec<ImageOp>,
+    /// The operations that each operation of the period waits for. The operations of the period are the first of `ops`.
+    pub predecessors: Predecessors,
     /// Addresses of the operands of all operations.
     pub addresses: Vec<Address>,
     /// Number of algorithms of the vendor's library that are timed for each matrix product.
@@ -207,6 +209,7 @@ pub fn lower(rank: &RankSchedule, extra_lanes: &[Lane], stamps: u32, gemm_candid
         stamps,
         bytes: Space::ALL.map(|space| schedule.bytes(space)),
         fills: fills(rank),
+        predecessors: Predecessors::of(schedule),
         gemm_candidates,
         timeout: Nanos(i64::MAX),
         ..Image::default()

@@ -8,6 +8,7 @@ use crate::config::{CacheSetting, DataSetting, Effort, GateSetting, ObserveSetti
 use crate::model::{Program, Sync};
 use crate::ops::init::Init;
 use crate::ops::{Collective, CollectiveKind, Launch};
+use crate::schedule::Schedule;
 use crate::schedule::{self, Placement};
 
 use super::clock;
@@ -55,6 +56,11 @@ impl SessionOptions {
             cold: settings.cache == CacheSetting::Cold,
             contents: settings.data,
         }
+    }
+
+    /// Whether the data caches of a device are flushed before each iteration, which is possible only if iterations do not overlap.
+    pub fn flushes(&self, schedule: &Schedule) -> bool {
+        self.cold && schedule.sync != Sync::End
     }
 }
 
@@ -155,7 +161,7 @@ pub(super) fn lower(
     let gate = Gate::new(&image, &period, depth, RING);
     let records = matches!(options.observe, ObserveSetting::Auto | ObserveSetting::Vendor);
     image.gates = if gate.on || (gate.graphs && records) { RING as u32 } else { 0 };
-    if options.cold && !overlapping {
+    if options.flushes(schedule) {
         let before = period.iter().scan(0, |ops, step| Some(std::mem::replace(ops, *ops + step.ops.len() as u32)));
         image.cold = before.collect();
     }

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use crate::base::SourceMap;
 use crate::config::{Effort, EffortPlan, LaunchSetting, Profile, Settings};
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Observation, RankSchedule, Ranks, Samples};
-use crate::model::{self, Sync};
+use crate::model;
 use crate::plan::ranks::RankPlan;
 use crate::schedule::{self, Schedule};
 
@@ -75,9 +75,8 @@ impl<'a> Request<'a> {
     /// Shares of a rank's bytes that the cache serves by the model; empty without a profile.
     pub(super) fn cached(&self, index: usize) -> &CachedShares {
         let of_rank = |rank: &RankSchedule| {
-            // Only iterations that do not overlap begin with flushed caches.
-            let cold = self.exec.cold && rank.schedule.sync == Sync::Iteration;
-            let shares = |profile| schedule::cached(rank.program, rank.schedule, cold, profile);
+            let cold = self.exec.flushes(rank.schedule);
+            let shares = |profile| schedule::cached(rank.program, rank.schedule, rank.number, cold, profile);
             self.profile.map(shares).unwrap_or_default()
         };
         &self.shares.get_or_init(|| self.ranks.iter().map(of_rank).collect())[index]

@@ -53,6 +53,14 @@ impl Launch {
         }
     }
 
+    /// Whether this launch runs kernels that can fill the compute units. Copies, fills and collectives leave most of them free.
+    pub fn occupies_units(&self) -> bool {
+        matches!(
+            self,
+            Launch::Kernel(_) | Launch::Gemm(..) | Launch::Conv(..) | Launch::Attention(..) | Launch::Ways(..)
+        )
+    }
+
     /// The collectives of this launch; empty for any other launch.
     pub fn collectives(&self) -> &[Collective] {
         match self {

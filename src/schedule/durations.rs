@@ -5,8 +5,9 @@ use crate::config::Profile;
 use crate::cost;
 use crate::cost::cache::{self, OperationAccesses};
 use crate::model::{OpKind, Program};
+use crate::ops::Launch;
 
-use super::{Command, Schedule, StepSchedule};
+use super::{Command, Predecessors, Schedule, StepSchedule};
 
 /// Duration of each operation in ns, by slot of the cycle and number of the operation; 0 for markers. Assumes that each
 /// operation has the device and all links to itself, that the cache holds the data that earlier operations left there,
@@ -24,9 +25,9 @@ pub(super) fn durations_and_shares(
 ) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
     let mut durations: Vec<Vec<f64>> = program.cycle.iter().map(|step| vec![0.0; step.ops.len()]).collect();
     let mut cached = durations.clone();
-    let members: Vec<Vec<u32>> = program.groups.iter().map(|group| group.members_with(rank).collect()).collect();
+    let members = members(program, rank);
     let mut known = rustc_hash::FxHashMap::default();
-    for ((planned, op, spec), share) in shares(program, schedule, false, profile) {
+    for ((planned, op, spec), share) in shares(program, schedule, &members, false, profile) {
         let duration = *known.entry((spec, share)).or_insert_with(|| {
             let spec = program.spec(spec);
             cost::duration(spec, &members[spec.team.group.index()], fraction(share), profile)
@@ -38,13 +39,19 @@ pub(super) fn durations_and_shares(
 }
 
 /// Share, from 0 to 1, of each operation's bytes in device memory that the cache serves by the model: by slot of the
-/// cycle and number of the operation. `cold` is true if the cache is flushed before each iteration.
-pub fn cached(program: &Program, schedule: &Schedule, cold: bool, profile: &Profile) -> Vec<Vec<f64>> {
+/// cycle and number of the operation. `rank` is the one that runs the schedule. `cold` is true if the cache is flushed before each
+/// iteration.
+pub fn cached(program: &Program, schedule: &Schedule, rank: u32, cold: bool, profile: &Profile) -> Vec<Vec<f64>> {
     let mut cached: Vec<Vec<f64>> = program.cycle.iter().map(|step| vec![0.0; step.ops.len()]).collect();
-    for ((planned, op, _), share) in shares(program, schedule, cold, profile) {
+    for ((planned, op, _), share) in shares(program, schedule, &members(program, rank), cold, profile) {
         cached[planned.step][op.index()] = fraction(share);
     }
     cached
+}
+
+/// The ranks of each group with this rank.
+fn members(program: &Program, rank: u32) -> Vec<Vec<u32>> {
+    program.groups.iter().map(|group| group.members_with(rank).collect()).collect()
 }
 
 fn fraction(share: u8) -> f64 {
@@ -55,11 +62,15 @@ fn fraction(share: u8) -> f64 {
 fn shares<'a>(
     program: &'a Program,
     schedule: &'a Schedule,
+    members: &[Vec<u32>],
     cold: bool,
     profile: &Profile,
-) -> impl Iterator<Item = (LaunchedOp<'a>, u8)> {
-    let runs = move || schedule.period.iter().flat_map(move |planned| launches(program, planned).enumerate());
-    let access = |(place, (planned, op, spec)): (usize, LaunchedOp<'a>)| {
+) -> impl Iterator<Item = (LaunchedOp<'a>, u8)> + use<'a> {
+    let runs: Vec<LaunchedOp> = schedule.period.iter().flat_map(|planned| launches(program, planned)).collect();
+    // The first launch of an iteration, before which a cold cache is flushed.
+    let is_first = |number: usize| number == 0 || !std::ptr::eq(runs[number - 1].0, runs[number].0);
+    let access = |number: u32| {
+        let (planned, op, spec) = runs[number as usize];
         let step = &program.cycle[planned.step];
         let views = step.inputs(op).iter().chain(step.outputs(op));
         let offsets = views.map(|&view| {
@@ -68,10 +79,24 @@ fn shares<'a>(
             let (space, base) = schedule.memory.offset(memory, planned.copy);
             (space == Space::Device).then(|| base + program.views.offset(view, &layout.dims) * layout.dtype.size())
         });
-        OperationAccesses { spec: program.spec(spec), offsets: offsets.collect(), cold: cold && place == 0 }
+        OperationAccesses {
+            spec: program.spec(spec),
+            offsets: offsets.collect(),
+            cold: cold && is_first(number as usize),
+        }
     };
-    let shares = cache::shares(|| runs().map(access), profile);
-    runs().map(|(_, run)| run).zip(shares)
+    let mut known = rustc_hash::FxHashMap::default();
+    let mut takes = |(_, _, id): LaunchedOp| {
+        *known.entry(id).or_insert_with(|| {
+            let spec = program.spec(id);
+            let duration = cost::duration(spec, &members[spec.team.group.index()], 0.0, profile);
+            (duration, spec.launch().iter().any(Launch::occupies_units))
+        })
+    };
+    let takes: Vec<(f64, bool)> = runs.iter().map(|&run| takes(run)).collect();
+    let order = Predecessors::of(schedule).begin_order(|number| takes[number].0, |number| takes[number].1);
+    let shares = cache::shares(&order, access, profile);
+    runs.into_iter().zip(shares)
 }
 
 /// An operation that is launched in an iteration of the period.

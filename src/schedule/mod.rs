@@ -3,6 +3,7 @@
 //! The only properties of a device that it uses are its hardware queues.
 
 mod advice;
+mod begin_order;
 mod durations;
 mod events;
 mod lanes;
@@ -19,6 +20,7 @@ use crate::ops;
 use crate::plan::Plan;
 
 pub use advice::{Gain, PlanAdvice, advise, often};
+pub use begin_order::Predecessors;
 pub use durations::{cached, durations};
 pub use lint::{ScheduleAdvice, ScheduleError, check_memory, lacks_format, largest, lint};
 pub use memory::{MemoryPlan, Placement};

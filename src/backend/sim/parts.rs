@@ -9,7 +9,7 @@ use crate::base::Space;
 use crate::config::Profile;
 use crate::cost::cache::{self, OperationAccesses};
 use crate::cost::{self, Task};
-use crate::exec::{Image, ImageOp};
+use crate::exec::Image;
 use crate::ops::Launch;
 
 use super::exchange::Exchanges;
@@ -70,12 +70,15 @@ impl KnownParts {
         self.ranges.clear();
         let flag = whole(profile.host.wait.value());
         let mut parts = Vec::new();
-        let access = |(op, number): (&ImageOp, u32)| OperationAccesses {
-            spec: &image.works[op.work as usize].spec,
-            offsets: image.operands(op).iter().map(|at| (at.space == Space::Device).then_some(at.offset)).collect(),
-            cold: image.cold.binary_search(&number).is_ok(),
+        let access = |number: u32| {
+            let op = &image.ops[number as usize];
+            OperationAccesses {
+                spec: &image.works[op.work as usize].spec,
+                offsets: image.operands(op).iter().map(|at| (at.space == Space::Device).then_some(at.offset)).collect(),
+                cold: image.cold.binary_search(&number).is_ok(),
+            }
         };
-        let shares = cache::shares(|| image.ops.iter().zip(0..).map(access), profile);
+        let shares = cache::shares(&begin_order(image, profile), access, profile);
         // Bytes that still replace lines of the last flush.
         let mut flushed = 0.0;
         let ops = image.ops.iter().zip(0..).zip(shares).map(|((op, number), share)| {
@@ -137,4 +140,20 @@ impl KnownParts {
         });
         (ops.collect(), parts)
     }
+}
+
+/// The numbers of an image's operations in the order in which they begin: those of the period, then the others.
+fn begin_order(image: &Image, profile: &Profile) -> Vec<u32> {
+    let mut durations = vec![None; image.works.len()];
+    let takes = image.ops.iter().map(|op| {
+        let ranks = image.comms.get(op.comm as usize).map_or(&[][..], |comm| &comm.ranks);
+        let duration = || cost::duration(&image.works[op.work as usize].spec, ranks, 0.0, profile);
+        *durations[op.work as usize].get_or_insert_with(duration)
+    });
+    let takes: Vec<f64> = takes.collect();
+    let occupies =
+        |number: usize| image.works[image.ops[number].work as usize].launches.iter().any(Launch::occupies_units);
+    let mut order = image.predecessors.begin_order(|number| takes[number], occupies);
+    order.extend(order.len() as u32..image.ops.len() as u32);
+    order
 }
