@@ -514,8 +514,12 @@ pub fn engines(direction: Direction, profile: &Profile) -> &crate::config::CopyE
 /// Duration of an operation without other work and without late ranks, in ns. `ranks` are the group's members as ranks
 /// of the world; `cached` is as for [`tasks`].
 pub fn duration(spec: &Spec, ranks: &[u32], cached: f64, profile: &Profile) -> f64 {
-    let launches = spec.launch();
-    let tasks = tasks(spec, &launches, cached, profile);
+    duration_of(spec, &spec.launch(), ranks, cached, profile)
+}
+
+/// [`duration`] of an operation with these launches.
+pub fn duration_of(spec: &Spec, launches: &[Launch], ranks: &[u32], cached: f64, profile: &Profile) -> f64 {
+    let tasks = tasks(spec, launches, cached, profile);
     let apart = profile.gap_same.value() * tasks.len().saturating_sub(1) as f64;
     let each = launches.iter().filter(|launch| runs(launch, profile)).zip(&tasks).map(|(launch, task)| match launch {
         Launch::Collective(collectives) if ranks.len() > 1 => {

@@ -89,8 +89,10 @@ fn shares<'a>(
     let mut takes = |(_, _, id): LaunchedOp| {
         *known.entry(id).or_insert_with(|| {
             let spec = program.spec(id);
-            let duration = cost::duration(spec, &members[spec.team.group.index()], 0.0, profile);
-            (duration, spec.launch().iter().any(Launch::occupies_units))
+            let launches = spec.launch();
+            let ranks = &members[spec.team.group.index()];
+            let duration = cost::duration_of(spec, &launches, ranks, 0.0, profile);
+            (duration, launches.iter().any(Launch::occupies_units))
         })
     };
     let takes: Vec<(f64, bool)> = runs.iter().map(|&run| takes(run)).collect();

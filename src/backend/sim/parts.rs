@@ -147,7 +147,8 @@ fn begin_order(image: &Image, profile: &Profile) -> Vec<u32> {
     let mut durations = vec![None; image.works.len()];
     let takes = image.ops.iter().map(|op| {
         let ranks = image.comms.get(op.comm as usize).map_or(&[][..], |comm| &comm.ranks);
-        let duration = || cost::duration(&image.works[op.work as usize].spec, ranks, 0.0, profile);
+        let work = &image.works[op.work as usize];
+        let duration = || cost::duration_of(&work.spec, &work.launches, ranks, 0.0, profile);
         *durations[op.work as usize].get_or_insert_with(duration)
     });
     let takes: Vec<f64> = takes.collect();
