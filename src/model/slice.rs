@@ -285,7 +285,7 @@ impl Analyzer<'_> {
         let why = match unplaced {
             Unplaced::Slice => format!("not one range in each dimension of {dims}"),
             Unplaced::Other(other) => {
-                let other = self.program.view_text(other);
+                let other = self.program.view_text_with(&self.names, other);
                 format!("it divides a dimension of {dims} in parts, and `{other}` above is no box of such parts")
             }
         };

@@ -132,7 +132,7 @@ fn wrong_cases_of_a_suite_are_underlined() {
         ),
         (
             "workload: \"net.aorta\", axes: [(name: \"n\", cases: {\"a\": (ranks: 1), \"b\": (ranks: 0)})]",
-            &["it is 1 at least", "s.ron:4:88"],
+            &["it is 1 at least", "s.ron:4:86"],
         ),
     ];
     for (case, says) in cases {
