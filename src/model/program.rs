@@ -502,11 +502,6 @@ impl Program {
 
     /// A slice in source form, such as `x[0..4, 2]`.
     pub fn view_text(&self, view: ViewId) -> String {
-        self.view_text_with(&self.names, view)
-    }
-
-    /// A slice in source form. The analysis has the names until it ends.
-    pub(super) fn view_text_with(&self, names: &Interner, view: ViewId) -> String {
         let memory = self.views.memory(view);
         let (info, views) = (self.memory(memory), &self.views);
         let dims = self.layout(memory).dims;
@@ -517,7 +512,7 @@ impl Program {
                 Some(found) => found,
                 None => {
                     let slice = slice_text(views.extents(view), views.kept_mask(view), &grid, 0..grid.len());
-                    let sliced = format!("view({text}{}, {grid}){slice}", names.name(info.name));
+                    let sliced = format!("view({text}{}, {grid}){slice}", self.names.name(info.name));
                     return if views.is_reshaped(view) {
                         format!("view({sliced}, {})", views.tensor(view).dims)
                     } else {
@@ -527,7 +522,7 @@ impl Program {
             },
         };
         // The index of a family precedes the part: `w[0].up`.
-        let name = names.name(info.name);
+        let name = self.names.name(info.name);
         let (name, later) = match info.family > 0 {
             true => name.split_once('.').unwrap_or((name, "")),
             false => (name, ""),
