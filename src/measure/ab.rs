@@ -7,8 +7,8 @@ use crate::exec::LaunchMode;
 
 use super::effect::{self, Direction, Effect, Verdict};
 use super::paired::{self, AbSide, Paired};
+use super::rate::{self, RateUnit};
 use super::record::{RunRecord, WarmupRecord};
-use super::scaling::{self, RateUnit};
 use super::series;
 use super::slots;
 use super::summary::Summary;
@@ -149,7 +149,7 @@ impl AbRecord {
     }
 
     fn judged(&self, threshold: f64, basis: AbBasis) -> Option<AbResult> {
-        let ((unit, work), (other_unit, other_work)) = (scaling::work(&self.a.run), scaling::work(&self.b.run));
+        let ((unit, work), (other_unit, other_work)) = (rate::work(&self.a.run), rate::work(&self.b.run));
         let is_by_work = basis == AbBasis::Work && unit == other_unit && work != other_work;
         let scale = if is_by_work { work / other_work } else { 1.0 };
         let scaled = |in_turn| self.levels(AbSide::B, in_turn).iter().map(|level| level * scale).collect::<Vec<f64>>();

@@ -37,6 +37,7 @@ pub mod paired;
 mod plausible;
 mod quantile;
 mod queue_waits;
+pub mod rate;
 pub mod record;
 mod request;
 mod run;

@@ -9,8 +9,9 @@ use indexmap::IndexMap;
 
 use super::cases::{Axis, Case, CasesHeader};
 use super::pace::Pace;
-use super::record::RunRecord;
+use super::rate;
 
+pub use super::rate::RateUnit;
 pub use axis_effect::AxisEffect;
 pub use point::{CurvePoint, Interval, is_conclusive, number, seconds};
 
@@ -28,37 +29,6 @@ const COMPUTES: f64 = 32.0;
 
 /// Minimum number of points for a knee.
 const KNEE_POINTS: usize = 3;
-
-/// Unit of a rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RateUnit {
-    /// Used if every case has arithmetic and one has more than 32 operations per byte.
-    Flops,
-    /// Used for all other cases that each move bytes.
-    Bytes,
-    /// Used if a case moves no bytes.
-    Iterations,
-}
-
-impl RateUnit {
-    /// The rate's unit as a column title.
-    pub fn per_second(self) -> &'static str {
-        match self {
-            RateUnit::Flops => "FLOP/s",
-            RateUnit::Bytes => "B/s",
-            RateUnit::Iterations => "iterations/s",
-        }
-    }
-
-    /// Work of an iteration of a point, in this unit.
-    pub fn of(self, point: &CurvePoint) -> f64 {
-        match self {
-            RateUnit::Flops => point.flops,
-            RateUnit::Bytes => point.bytes,
-            RateUnit::Iterations => 1.0,
-        }
-    }
-}
 
 /// Change of the work of an iteration, over all ranks, along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,21 +116,10 @@ pub fn unit(cases: &[&Case]) -> RateUnit {
     }
 }
 
-/// Unit by which a search compares runs, and the work of an iteration over all ranks in it: arithmetic operations, or bytes
-/// without arithmetic, or iterations without either.
-pub fn work(record: &RunRecord) -> (RateUnit, f64) {
-    let (flops, bytes) = point::totals(record);
-    match (flops > 0.0, bytes > 0.0) {
-        (true, _) => (RateUnit::Flops, flops),
-        (false, true) => (RateUnit::Bytes, bytes),
-        (false, false) => (RateUnit::Iterations, 1.0),
-    }
-}
-
 /// Objective that a search minimizes: time per unit of work in seconds. `None` for a case without results.
 pub fn cost(case: &Case, pace: Pace) -> Option<f64> {
     let time = CurvePoint::of(case, "", pace)?.time.value;
-    Some(time / work(case.record.as_ref()?).1)
+    Some(time / rate::work(case.record.as_ref()?).1)
 }
 
 /// Results along each axis of a sweep, or along all zipped axes together. Omits axes with fewer than two results on
@@ -230,7 +189,7 @@ fn curve(
         _ => Baseline::Best,
     };
     let rates: Vec<Interval> = points.iter().map(|point| point.rate(unit)).collect();
-    let works: Vec<f64> = points.iter().map(|point| unit.of(point)).collect();
+    let works: Vec<f64> = points.iter().map(|point| unit.amount(point.flops, point.bytes)).collect();
     let best = (0..points.len()).rev().max_by(|a, b| rates[*a].value.total_cmp(&rates[*b].value))?;
     let reference = match (baseline, &numbers) {
         (Baseline::First, Some(numbers)) => smallest(numbers),

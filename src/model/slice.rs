@@ -285,7 +285,10 @@ impl Analyzer<'_> {
         let why = match unplaced {
             Unplaced::Slice => format!("not one range in each dimension of {dims}"),
             Unplaced::Other(other) => {
+                // The analysis has the names until it ends.
+                std::mem::swap(&mut self.names, &mut self.program.names);
                 let other = self.program.view_text(other);
+                std::mem::swap(&mut self.names, &mut self.program.names);
                 format!("it divides a dimension of {dims} in parts, and `{other}` above is no box of such parts")
             }
         };

@@ -57,7 +57,7 @@ pub enum OpError {
         code(aorta::ops::output),
         help("{}", match over {
             Some(groups) => format!("`{op}` runs over all ranks here: behind it, write {groups}"),
-            None if expected.contains(" of ") && dtype_of_count(expected) != element_type(found) => {
+            None if expected.contains(" element") && dtype_of_count(expected) != element_type(found) => {
                 let [own, given] = [dtype_of_count(expected), element_type(found)];
                 format!("`{op}` keeps the element type: declare it as {own}, or convert the input above, `y: cast(x, to: {given})`")
             }

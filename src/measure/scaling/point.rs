@@ -3,6 +3,7 @@
 use crate::base::units;
 use crate::measure::cases::Case;
 use crate::measure::pace::Pace;
+use crate::measure::rate::{self, RateUnit};
 use crate::measure::record::{RunRecord, Times};
 
 /// A value with its interval.
@@ -48,21 +49,15 @@ impl CurvePoint {
     pub fn of(case: &Case, value: &str, pace: Pace) -> Option<CurvePoint> {
         let record = case.record.as_ref()?;
         let time = seconds(pace.times(record.variants.first()?), record.simulated)?;
-        let (flops, bytes) = totals(record);
+        let (flops, bytes) = rate::totals(record);
         Some(CurvePoint { value: value.to_owned(), time, flops, bytes, operations: record.program.operations })
     }
 
     /// Work per second.
-    pub fn rate(&self, unit: super::RateUnit) -> Interval {
-        let work = unit.of(self);
+    pub fn rate(&self, unit: RateUnit) -> Interval {
+        let work = unit.amount(self.flops, self.bytes);
         Interval { value: work / self.time.value, low: work / self.time.high, high: work / self.time.low }
     }
-}
-
-/// Arithmetic operations and bytes of an iteration over all ranks, estimated from the first.
-pub fn totals(record: &RunRecord) -> (f64, f64) {
-    let ranks = f64::from(record.emulated.unwrap_or(record.settings.ranks).max(1));
-    (record.program.flops * ranks, record.program.bytes as f64 * ranks)
 }
 
 /// Whether a run's times allow conclusions: it is a measurement with more than one sample, or simulated.

@@ -276,7 +276,7 @@ fn ideal<'a>(line: &CurveLine<'a>, shown: CurveValue) -> Vec<(&'a str, f64)> {
     let ideal = |index: usize| {
         let rate = rate * numbers[index] / numbers[first];
         match shown {
-            CurveValue::Median => Some(curve.unit.of(&curve.points[index]) / rate),
+            CurveValue::Median => Some(curve.unit.amount(curve.points[index].flops, curve.points[index].bytes) / rate),
             CurveValue::Rate => Some(rate),
             CurveValue::Efficiency => Some(1.0),
             CurveValue::Metric(_) => None,

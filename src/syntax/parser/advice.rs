@@ -96,7 +96,10 @@ fn number(place: &FailurePoint) -> Option<String> {
         let per_second = if place.rest[unit.len()..].starts_with("/s") { "/s" } else { "" };
         return Some(format!("write a unit directly after its number: `{number}{unit}{per_second}`"));
     }
-    if place.before.ends_with('%') && place.rest.starts_with('%') {
+    if place.before.ends_with('%')
+        && place.rest.starts_with('%')
+        && place.rest[1..].trim_start().starts_with(|c: char| c.is_ascii_digit())
+    {
         return help("a remainder has one sign: `5 % 2`");
     }
     if let Some(number) =
@@ -251,7 +254,8 @@ fn colon(place: &FailurePoint) -> Option<String> {
         }
         "preset" => Some(format!("a preset has `=`: `{name} = …`")),
         "param" | "let" | "metric" => {
-            let value = place.rest.split_once('=').map_or(place.rest[1..].trim(), |(_, value)| value.trim());
+            let value = place.rest.split_once('=').map_or(&place.rest[1..], |(_, value)| value);
+            let value = value.trim_start().lines().next().unwrap_or_default().trim_end();
             Some(format!("write the value after `=`; it determines the type: `{} {name} = {value}`", place.lead()))
         }
         _ => None,
