@@ -43,39 +43,45 @@ def workload(programs, streams):
     return "\n".join(lines) + "\n}\n"
 
 
-def times(aorta, path, slots, backend, one, rounds, profile="h100"):
+# Arguments of `aorta exec` by the name of a way to run a program.
+WAYS = {"all": [], "one": ["--streams", "1"], "fused": ["--fuse"]}
+
+
+def times(aorta, path, slots, backend, way, rounds, profile="h100"):
     """Microseconds of an iteration of each slot but the first, by launch; an empty list if the program does not run."""
-    record = path.with_suffix(f".{backend}.{one}.json")
+    record = path.with_suffix(f".{backend}.{way}.json")
     command = [aorta, "exec", str(path), "--backend", backend, "--launch", "both", "--warmup", str(2 * slots), "--iterations",
                str(rounds * slots), "--config", "observed_iterations=0", "--cache", "cold", "--timeout", "60s", "--json", str(record)]
-    command += ["--streams", "1"] if one else []
+    command += WAYS[way]
     command += ["--config", f"profile={profile}"] if backend == "sim" else []
+    # Other processes use the device in the round that compiles, so products choose their algorithms again.
+    command += ["--config", "keep_algorithms=false"] if backend == "cuda" and rounds == 1 else []
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         print(f"{path.name}: {done.stderr[-1500:]}", flush=True)
         return {}
     variants = json.loads(record.read_text())["variants"]
     for note in {note for variant in variants for note in variant["notes"] if backend == "cuda" and rounds > 1}:
-        print(f"{path.name} {'one' if one else 'all'}: {note}", flush=True)
+        print(f"{path.name} {way}: {note}", flush=True)
     return {variant["launch"]: [(slot.get("p50_ns") or math.nan) / 1e3 for slot in variant["time"]["slots"][1:]] for variant in variants}
 
 
 def files(programs, folder):
-    """The programs of each number of streams, in files of several; the first member of each pair are their indices.
+    """The programs of each number of streams and of equal ways, in files of several: indices of programs, path and ways.
 
     Programs with pageable memory have files of their own: their copies block the host, so the gate cannot hold iterations of such a file.
     """
     groups = collections.defaultdict(list)
     for number, program in enumerate(programs):
         pageable = any(rest.endswith(" in host") for rest in program["buffers"].values())
-        groups[program["streams"], pageable].append(number)
+        groups[program["streams"], pageable, tuple(program.get("ways", ("all", "one")))].append(number)
     made = []
-    for (streams, pageable), numbers in sorted(groups.items(), reverse=True):
+    for (streams, pageable, ways), numbers in sorted(groups.items(), reverse=True):
         for begin in range(0, len(numbers), SLOTS):
             part = numbers[begin:begin + SLOTS]
-            path = folder / f"s{streams}_{'pageable_' if pageable else ''}{begin}.aorta"
+            path = folder / f"s{streams}_{'pageable_' if pageable else ''}{'_'.join(ways)}_{begin}.aorta"
             path.write_text(workload([programs[number] for number in part], streams))
-            made.append((part, path))
+            made.append((part, path, ways))
     return made
 
 
@@ -83,21 +89,21 @@ def all_times(aorta, programs, backend, rounds, workers, keep=lambda found: None
     """For each program, times by variant: launch and number of streams. `keep` is called with those so far."""
     found = [{} for _ in programs]
     with tempfile.TemporaryDirectory() as folder:
-        tasks = [(numbers, path, one) for numbers, path in files(programs, pathlib.Path(folder)) for one in (False, True)]
+        tasks = [(numbers, path, way) for numbers, path, ways in files(programs, pathlib.Path(folder)) for way in ways]
 
         def run(task):
-            numbers, path, one = task
-            return times(aorta, path, len(numbers) + 1, backend, one, rounds, profile)
+            numbers, path, way = task
+            return times(aorta, path, len(numbers) + 1, backend, way, rounds, profile)
 
         if backend == "cuda":
             # Compiles the kernels side by side, before anything is measured.
             with concurrent.futures.ThreadPoolExecutor(12) as pool:
-                list(pool.map(lambda task: times(aorta, task[1], len(task[0]) + 1, backend, task[2], 1), [task for task in tasks if not task[2]]))
+                list(pool.map(lambda task: times(aorta, task[1], len(task[0]) + 1, backend, task[2], 1), [task for task in tasks if task[2] != "one"]))
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-            for (numbers, _, one), variants in zip(tasks, pool.map(run, tasks)):
+            for (numbers, _, way), variants in zip(tasks, pool.map(run, tasks)):
                 for launch, slots in variants.items():
                     for number, time in zip(numbers, slots):
-                        found[number][f"{launch} {'one' if one else 'all'}"] = time
+                        found[number][f"{launch} {way}"] = time
                 keep(found)
     return found
 

@@ -156,10 +156,11 @@ pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -
 
 fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> Task {
     let busy = busy(cost, grid.waves(profile), cached, profile);
-    // The first access has a latency, however few bytes there are.
-    let latency = match (cost.read + cost.written, cost.matrix) {
+    // The first access has a latency, however few bytes there are. Threads wait for what they read from the host's memory, but not for
+    // what they write there.
+    let latency = match (cost.read + cost.reread, cost.matrix) {
         (Traffic { host: 1.., .. }, _) => profile.host_link.latency.value(),
-        (Traffic { device: 1.., .. }, None) => first_access(cost, cached, profile),
+        (_, None) if (cost.read + cost.written).total() > 0 => first_access(cost, cached, profile),
         _ => 0.0,
     };
     match launch {

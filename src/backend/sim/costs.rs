@@ -23,6 +23,8 @@ pub struct Costs {
     pub queues: u64,
     /// Time between the starts of two root nodes of the same hardware queue, and of two root nodes of different ones.
     pub graph_roots: [Time; 2],
+    /// Further time until a copy engine starts behind the engine of kernels, which executes stamps and launches graphs.
+    pub gap_engine: Time,
     /// Additional time until a node starts in a process that has launched on several streams: with hot caches, and after a flush.
     pub graph_reads: [Time; 2],
     pub depth: u32,
@@ -49,6 +51,7 @@ impl Costs {
             queues: (profile.queues.count.value() as u64).max(1),
             graph_roots: [0.0, profile.queues.switch.value()]
                 .map(|least| whole(profile.graph.dispatch.value().max(least))),
+            gap_engine: whole(profile.gap_engine.value()),
             graph_reads: [&profile.cache_wait, &profile.memory_wait].map(|wait| whole(wait.value())),
             depth: profile.host.queue_depth.value() as u32,
             flush: (whole(profile.host.memset.value()), cost::flush(profile)),
@@ -64,6 +67,12 @@ impl Costs {
             (0..queue).map(|queue| (roots - queue).div_ceil(self.queues)).sum::<u64>() + number / self.queues;
         let [same, change] = self.graph_roots;
         queue as Time * change + (before - queue) as Time * same
+    }
+
+    /// Time in ns by which the first of a graph's root nodes starts later than that of a graph with one root. The front end
+    /// first starts each further queue that has a root, and so changes to it.
+    pub fn forks(&self, roots: u64) -> Time {
+        roots.min(self.queues).saturating_sub(1) as Time * self.graph_roots[1]
     }
 
     /// Time by which the last root of a graph starts later than the first: the last one of the last queue.
@@ -87,5 +96,6 @@ mod tests {
         // The first queue has the roots 0, 2 and 4.
         assert_eq!(starts(5), [0, 120, 10, 130, 20]);
         assert!((1..40).all(|roots| Some(costs.last_root(roots)) == starts(roots).into_iter().max()));
+        assert_eq!([0, 1, 2, 5].map(|roots| costs.forks(roots)), [0, 0, 100, 100]);
     }
 }

@@ -377,7 +377,7 @@ impl Driver for SimDriver {
         self.world.lock().machine.keep_ends(gap);
         let visible = self.host + self.costs.latency;
         let mut tasks: Vec<TaskId> = Vec::with_capacity(graph.nodes.len());
-        let begin = self.costs.graph_start + cold + later;
+        let begin = self.costs.graph_start + self.costs.forks(graph.branches.into()) + cold + later;
         let mut roots: u64 = 0;
         for node in &graph.nodes {
             let (gap, action) = match node.action {
@@ -393,7 +393,8 @@ impl Driver for SimDriver {
             let mut state = self.world.lock();
             let is_launched = matches!(node.action, Action::Run(_) | Action::Exchange(_));
             let root = || self.costs.root(roots.min(u64::from(graph.branches) - 1), graph.branches.into());
-            let first = node.after.is_empty().then(|| (start, begin + root()));
+            let engine = if node.action.is_copy() { self.costs.gap_engine } else { 0 };
+            let first = node.after.is_empty().then(|| (start, begin + root() + engine));
             roots += u64::from(first.is_some() && is_launched);
             let task = state.machine.submit(action, placing, visible, before.chain(first));
             let [started, ended] = node.observed;

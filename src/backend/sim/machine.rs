@@ -49,6 +49,13 @@ pub enum Action {
     BranchEnd,
 }
 
+impl Action {
+    /// Whether a copy engine executes the action.
+    pub fn is_copy(self) -> bool {
+        matches!(self, Action::Run(task) if engines_of(&task).is_some())
+    }
+}
+
 /// Lane, hardware queue and priority of a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Placing {
@@ -152,7 +159,7 @@ struct FurtherGaps {
 
 impl FurtherGaps {
     fn longest(self) -> Time {
-        self.engine.max(self.stamp)
+        self.engine + self.stamp
     }
 
     fn between(self, before: Action, after: Action) -> Time {
@@ -162,7 +169,8 @@ impl FurtherGaps {
             Action::Exchange(_) => Some(None),
         };
         match (before, engine(before), engine(after)) {
-            (Action::Mark(Some(_)), _, Some(_)) => self.stamp,
+            // The engine of kernels executes stamps.
+            (Action::Mark(Some(_)), _, Some(_)) => self.stamp + if after.is_copy() { self.engine } else { 0 },
             (_, Some(before), Some(after)) if before != after => self.engine,
             _ => 0,
         }
