@@ -83,6 +83,17 @@ fn grouped_products_with_few_deep_tiles() {
     file.check();
 }
 
+/// Returns the argument for a bias of `n` elements, between which there may be gaps.
+fn bias(file: &mut File, dtype: &str, n: u64) -> String {
+    if file.below(2) == 0 {
+        return format!(", {}", file.tensor(dtype, &[n]));
+    }
+    let name = format!("x{}", file.count);
+    file.count += 1;
+    let _ = writeln!(file.buffers, "buffer {name}: {dtype}[{n}, 3]");
+    format!(", {name}[.., 1]")
+}
+
 /// Products that add to what their output holds, with a bias and a function of the sums: some by the library, some by a kernel.
 #[test]
 fn products_with_epilogues() {
@@ -93,7 +104,7 @@ fn products_with_epilogues() {
         // One kernel computes a product of few terms and many columns together with its epilogue.
         let (any, few_terms) = ([1, 2, 3, 7, 16, 33, 64, 97], case % 3 == 0);
         let (n, k) = if few_terms {
-            (file.pick(&[256, 259, 516, 602]), 1 + file.below(16))
+            (file.pick(&[65, 96, 259, 516, 602]), 1 + file.below(16))
         } else {
             (file.pick(&any), file.pick(&any))
         };
@@ -117,7 +128,7 @@ fn products_with_epilogues() {
         let (a, c) =
             (matrix(&mut file, dtype, &lead, [m, k], turned_a), matrix(&mut file, out, &lead, [m, width], false));
         let b = matrix(&mut file, dtype, if shared { &[] } else { &lead }, [k, n], turned_b);
-        let bias = if file.below(3) > 0 { format!(", {}", file.tensor(out, &[n])) } else { String::new() };
+        let bias = if file.below(3) > 0 { bias(&mut file, out, n) } else { String::new() };
         let accumulate = file.below(2) == 0 && !is_gated;
         let turns = format!("transpose_a: {turned_a}, transpose_b: {turned_b}");
         file.add(&format!("gemm({a}, {b}{bias} -> {c}, epilogue: {function}, accumulate: {accumulate}, {turns})"));
@@ -125,15 +136,25 @@ fn products_with_epilogues() {
     file.check();
 }
 
-/// Products with few rows or few columns and a large matrix, which generated kernels compute.
+/// Products with few rows or few columns and a large matrix, whose rows have any length, which generated kernels compute.
 #[test]
 fn thin_products() {
     let mut file = File::new(29);
-    for _ in 0..cases(10) {
+    for _ in 0..cases(16) {
         let dtype = file.pick(&["f16", "bf16", "f32", "f32"]);
         let out = if dtype == "f32" { dtype } else { file.pick(&[dtype, "f32"]) };
-        let thin = file.pick(&[1, 1, 2, 3, 4, 5, 8]);
-        let (wide, k) = file.pick(&[(61, 8704), (132, 4096), (2056, 272), (528, 1000), (5, 53_000)]);
+        let thin = file.pick(&[1, 1, 2, 3, 4, 5, 8, 16]);
+        let (wide, k) = file.pick(&[
+            (61, 8704),
+            (132, 4096),
+            (2056, 272),
+            (528, 1000),
+            (5, 53_000),
+            (77, 2049),
+            (16, 7001),
+            (1003, 33),
+            (18, 3002),
+        ]);
         let (m, n) = if file.below(2) == 0 { (thin, wide) } else { (wide, thin) };
         let [turned_a, turned_b] = [(); 2].map(|()| file.below(2) == 0);
         let lead: &[u64] = if file.below(4) == 0 { &[2] } else { &[] };
@@ -142,7 +163,7 @@ fn thin_products() {
         };
         let (a, b) = (file.tensor(dtype, &matrix(m, k, turned_a)), file.tensor(dtype, &matrix(k, n, turned_b)));
         let c = file.tensor(out, &matrix(m, n, false));
-        let bias = if file.below(2) == 0 { format!(", {}", file.tensor(out, &[n])) } else { String::new() };
+        let bias = if file.below(2) == 0 { bias(&mut file, out, n) } else { String::new() };
         let function = file.pick(&["none", "relu", "gelu", "silu"]);
         let accumulate = file.below(2) == 0;
         let turns = format!("transpose_a: {turned_a}, transpose_b: {turned_b}");

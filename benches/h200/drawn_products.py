@@ -29,33 +29,89 @@ def draw_thin_gemm(draw):
     return gemm(dtype, (m, n, k), (draw.random() < 0.25, draw.random() < 0.5), draw.choice(("plain", *KINDS)))
 
 
-def gemm(dtype, sizes, turned, kind):
+def odd(draw, low, high):
+    """A size that few kernels are made for: one, two, odd, prime, or a multiple of two or four but not of eight."""
+    n = log_uniform(draw, low, high)
+    kind = draw.randrange(6)
+    if kind == 0:
+        return min(n, draw.choice((1, 2)))
+    if kind == 1:
+        return n // 8 * 8 + draw.choice((2, 4, 6))
+    if kind == 2:
+        return next(p for p in range(n, 2, -1) if all(p % d for d in range(2, math.isqrt(p) + 1))) if n > 2 else 2
+    return n | 1
+
+
+def draw_odd_gemm(draw):
+    """Products of odd sizes: at least two of rows, columns and depth are odd, prime, one, two or no multiples of eight."""
+    dtype = draw.choice(("bf16", "bf16", "f16", "f16", "f32", "tf32"))
+    flops = math.exp(draw.uniform(math.log(3e6), math.log(1e11 if dtype != "f32" else 1e10)))
+    sizes = [odd(draw, 1, 8192), odd(draw, 1, 8192)]
+    longest = max(2, min(32768, int(flops / (2 * sizes[0] * sizes[1]))))
+    sizes.append(odd(draw, max(1, longest // 4), longest))
+    even = draw.randrange(6)
+    sizes = [max(8, x // 8 * 8) if place == even else x for place, x in enumerate(sizes)]
+    draw.shuffle(sizes)
     m, n, k = sizes
+    batch = draw.choice((1, 1, 1, draw.randrange(2, 33)))
+    batch = max(1, min(batch, (1 << 27) // max(m * k, k * n, m * n)))
+    turned = (draw.random() < 0.25, draw.random() < 0.5)
+    kind = draw.choice(("plain", "accumulate", "bias", "relu", "gelu_tanh", "gelu", "silu")) if batch == 1 else draw.choice(("plain", "accumulate"))
+    return gemm(dtype, (m, n, k), turned, kind, batch)
+
+
+def draw_odd_grouped_gemm(draw):
+    """Grouped products with rows of odd lengths."""
+    dtype = draw.choice(("bf16", "f16"))
+    groups = draw.choice((1, 2, 3, log_uniform(draw, 1, 64)))
+    k, n = (odd(draw, 16, 8192) for _ in range(2))
+    groups = max(1, min(groups, (1 << 27) // (k * n)))
+    tokens = max(1, min(log_uniform(draw, 16, 1 << 15), (1 << 27) // (k + n), int(1e12 / (2 * k * n))))
+    form = draw.choice(("rows", "turned", "depth"))
+    return grouped_gemm(dtype, form, groups, tokens, draw.choice((1, draw.uniform(0.3, 1))), k, n)
+
+
+def gemm(dtype, sizes, turned, kind, batch=1):
+    m, n, k = sizes
+    lead = [batch] if batch > 1 else []
     a, b = [k, m] if turned[0] else [m, k], [n, k] if turned[1] else [k, n]
-    buffers = {"a": (dtype, a), "b": (dtype, b), "y": (dtype, [m, n])}
+    by_tf32, kept = dtype == "tf32", "f32" if dtype == "tf32" else dtype
+    buffers = {"a": (kept, lead + a), "b": (kept, lead + b), "y": (kept, [*lead, m, n])}
     if kind not in ("plain", "accumulate"):
-        buffers["v"] = (dtype, [n])
+        buffers["v"] = (kept, [n])
     bias = ", v" if "v" in buffers else ""
     options = "".join(f", {name}: true" for name, is_turned in zip(("transpose_a", "transpose_b"), turned) if is_turned)
     options += ", accumulate: true" if kind == "accumulate" else ""
-    options += f", epilogue: {kind}" if kind in ("relu", "gelu_tanh", "silu") else ""
+    options += f", epilogue: {kind}" if kind in ("relu", "gelu", "gelu_tanh", "silu") else ""
+    options += ", compute: tf32" if by_tf32 else ""
 
     def torch_call(t, torch):
-        x, w = t["a"].T if turned[0] else t["a"], t["b"].T if turned[1] else t["b"]
-        if kind == "plain":
-            return lambda: torch.mm(x, w, out=t["y"])
-        if kind == "accumulate":
-            return lambda: t["y"].addmm_(x, w)
-        if kind == "bias":
-            return lambda: torch.addmm(t["v"], x, w)
-        if kind == "silu":
-            return lambda: torch.nn.functional.silu(torch.addmm(t["v"], x, w))
-        # Both functions are epilogues of cuBLASLt where PyTorch can use them.
-        return lambda: torch.ops.aten._addmm_activation(t["v"], x, w, use_gelu=kind == "gelu_tanh")
+        x, w = t["a"].mT if turned[0] else t["a"], t["b"].mT if turned[1] else t["b"]
+
+        def call():
+            if kind == "plain":
+                return torch.matmul(x, w, out=t["y"])
+            if kind == "accumulate":
+                return t["y"].baddbmm_(x, w) if batch > 1 else t["y"].addmm_(x, w)
+            if kind == "bias":
+                return torch.addmm(t["v"], x, w)
+            if kind in ("gelu", "silu"):
+                return getattr(torch.nn.functional, kind)(torch.addmm(t["v"], x, w))
+            # Both functions are epilogues of cuBLASLt where PyTorch can use them.
+            return torch.ops.aten._addmm_activation(t["v"], x, w, use_gelu=kind == "gelu_tanh")
+
+        def with_tf32():
+            torch.backends.cuda.matmul.allow_tf32 = by_tf32
+            try:
+                return call()
+            finally:
+                torch.backends.cuda.matmul.allow_tf32 = False
+        return with_tf32 if by_tf32 else call
 
     moved = sum(SIZES[kind] * count(dims) for kind, dims in buffers.values())
     names = ["turned " if one else "" for one in turned]
-    return Case(f"{kind} {dtype} {names[0]}[{m}, {k}] x {names[1]}[{k}, {n}]", buffers, f"gemm(a, b{bias} -> y{options})", torch_call, moved)
+    batches = f"{batch} of " if batch > 1 else ""
+    return Case(f"{kind} {dtype} {batches}{names[0]}[{m}, {k}] x {names[1]}[{k}, {n}]", buffers, f"gemm(a, b{bias} -> y{options})", torch_call, moved)
 
 
 def draw_scaled_gemm(draw):

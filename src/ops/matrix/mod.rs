@@ -25,8 +25,8 @@ use parts::Parts;
 pub use product::Factors;
 pub use scaling::{BLOCK as SCALE_BLOCK, scales};
 use scaling::{factors_fit, unscaled};
-use tiling::reread;
 pub use tiling::{loses_terms, product_cost};
+use tiling::{pack_of, reread};
 
 /// The operations `gemm` and `scaled_gemm`.
 pub enum Gemm {
@@ -371,7 +371,8 @@ impl Operation for Gemm {
             return Some(gated::IMPLEMENTATION);
         }
         match (Finish::of(spec).has_epilogue(), library_epilogue(spec)) {
-            _ if short::applies(spec) => Some("one generated kernel computes the short product and its epilogue"),
+            (false, _) if short::applies(spec) => Some("a generated kernel computes the short product"),
+            (true, _) if short::applies(spec) => Some("one generated kernel computes the short product and its epilogue"),
             _ if thin::applies(spec) => Some("a generated kernel computes the thin product and its epilogue"),
             _ if let Some(aligned) = Aligned::of(spec, &products(spec)) => Some(aligned.implementation()),
             _ if Parts::of(spec, &products(spec)).is_some() => Some(parts::IMPLEMENTATION),
@@ -508,6 +509,11 @@ fn products(spec: &Spec) -> Vec<launch::Gemm> {
         aligned::as_row(&product).unwrap_or(product)
     };
     (0..offsets[2].len()).map(product).collect()
+}
+
+/// Whether matrix units multiply, and some row is not whole packs of 16 bytes, so that a library loads and stores a few elements at once.
+fn is_odd(spec: &Spec) -> bool {
+    arithmetic(spec) != Arithmetic::F32 && products(spec).first().and_then(pack_of).is_some()
 }
 
 /// Returns the launches of the library's products of a call, and of the kernel after them.

@@ -1,4 +1,5 @@
-//! Products with few rows or few columns: generated kernels that read the large matrix once, at the speed of the memory.
+//! Products with few rows or few columns: generated kernels that read the large matrix once, at the speed of the memory. Rows of the large
+//! matrix have any alignment; a thread loads as many bytes at once as it permits.
 //!
 //! Rows of the large matrix lie along the depth, so that threads share a row; or across the depth, so that each thread
 //! has some columns. Blocks share the depth if there are fewer tiles than SMs; a second kernel then adds their sums.
@@ -9,7 +10,7 @@ use super::super::layout::in_packs;
 use super::super::occupancy::{BUSY_BLOCKS, SECTOR, WARP, share};
 use super::epilogue::Finish;
 use super::thin_text as text;
-use super::{arithmetic, batches, scales, sizes};
+use super::{arithmetic, batches, is_odd, scales, sizes};
 use crate::ops::{Arg, Arithmetic, Cost, Kernel, Launch, Space, Spec, Tensor};
 
 /// Maximum number of rows or columns of a thin product. With more, multiplying takes longer than reading the large matrix without
@@ -21,11 +22,18 @@ const MAX_THIN: u64 = 4;
 const MIN_BYTES: u64 = 1 << 14;
 /// As [`MIN_BYTES`], across the depth: blocks share the depth of small products, and a second kernel follows here, too.
 const MIN_BYTES_ACROSS: u64 = 1 << 20;
+/// As [`MIN_BYTES`], of a vector across the depth whose epilogue the kernel computes: blocks share the depth and a second kernel follows, as
+/// it follows a library's product. In the time of a launch, memory delivers 8 MB.
+const MIN_BYTES_OF_VECTOR: u64 = 1 << 23;
 
-/// Number of bytes that a thread loads at once.
+/// Number of bytes that a thread loads at once, if the rows of the large matrix are whole packs; otherwise half as many, and so on down to
+/// an element.
 const PACK_BYTES: u64 = 16;
-/// Minimum number of bytes that a thread loads at once; an aligned matrix permits more.
-const MIN_PACK_BYTES: u64 = 8;
+/// Minimum number of bytes of a load along the depth of a product with several vectors: with fewer, a thread takes more instructions for
+/// loading than the memory leaves time for.
+const MIN_PACK_BYTES: u64 = 4;
+/// As [`MIN_PACK_BYTES`], of a product with one vector. A library's kernels for vectors are as fast with smaller loads.
+const MIN_VECTOR_BYTES: u64 = 8;
 
 /// Threads of a block.
 const THREADS: u64 = 256;
@@ -33,16 +41,16 @@ const THREADS: u64 = 256;
 /// Number of threads that share rows along the depth, and the number of packs of a row up to which these are enough.
 const GROUPS: [(u64, u64); 3] = [(32, 512), (128, 1024), (256, u64::MAX)];
 
-/// Number of threads that share the terms of a column that lies across the depth.
+/// Maximum number of threads that share a row of a large matrix across the depth.
 const ACROSS: u64 = 32;
-/// Number of loads that such a thread has in flight.
-const ACROSS_AHEAD: u64 = 4;
 
 /// Number of terms of the thin matrix that shared memory holds, for a large matrix across the depth.
 const STAGED: u64 = 512;
 
-/// Number of loads of each row along the depth that a thread has in flight.
+/// Number of loads that a thread has in flight, for each of its rows.
 const AHEAD: u64 = 4;
+/// As [`AHEAD`], for loads of less than [`MIN_VECTOR_BYTES`].
+const SMALL_AHEAD: u64 = 16;
 
 /// Minimum number of steps of a thread along the depth if blocks share it.
 const MIN_STEPS: u64 = 4;
@@ -54,6 +62,8 @@ const MAX_BLOCKS: u64 = u32::MAX as u64 >> 1;
 
 /// Instructions per element of a matrix, which is converted and multiplied.
 const PER_ELEMENT: f64 = 1.5;
+/// Instructions per load beyond those of [`MIN_VECTOR_BYTES`], which [`PER_ELEMENT`] contains.
+const PER_LOAD: f64 = 2.0;
 /// Number of sums that a thread of the second kernel loads at once.
 const JOINED_AT_ONCE: u64 = 8;
 
@@ -124,16 +134,29 @@ impl Thin {
         }
         // Rows of `b` lie along the depth if it is transposed, and those of `a` if it is not.
         let along = is_b == spec.attrs.bool(if is_b { "transpose_b" } else { "transpose_a" });
-        let least = if along { MIN_BYTES } else { MIN_BYTES_ACROSS };
+        let is_odd = is_odd(spec);
+        let least = match (along, thin) {
+            (false, 1) => MIN_BYTES_OF_VECTOR,
+            (false, _) if !is_odd => MIN_BYTES_ACROSS,
+            _ => MIN_BYTES,
+        };
         if wide * depth * batch * size < least {
             return None;
         }
-        // A library is as fast for a vector and for 16-bit elements across the depth.
-        if !along && (thin == 1 || size < 4) {
+        // Across the depth, a library is as fast for 16-bit elements in whole packs, and for a vector without a kernel for its epilogue.
+        if !along && if thin == 1 { size < 4 || !Finish::of(spec).has_epilogue() } else { size < 4 && !is_odd } {
             return None;
         }
-        let packs = [PACK_BYTES / size, MIN_PACK_BYTES / size];
-        let pack = packs.into_iter().find(|&pack| in_packs(large, pack))?;
+        let packs = (0..=(PACK_BYTES / size).ilog2()).rev().map(|exponent| 1 << exponent);
+        let pack: u64 = packs.into_iter().find(|&pack| in_packs(large, pack))?;
+        let least = match (along, thin) {
+            (_, 1) => MIN_VECTOR_BYTES,
+            (true, _) => MIN_PACK_BYTES,
+            (false, _) => size,
+        };
+        if pack * size < least {
+            return None;
+        }
         let mut all = Thin {
             wide,
             thin,
@@ -143,13 +166,16 @@ impl Thin {
             along,
             pack,
             rows: 1,
-            group: ACROSS,
-            ahead: ACROSS_AHEAD,
+            group: wide.div_ceil(pack).next_power_of_two().min(ACROSS),
+            ahead: if pack * size < MIN_VECTOR_BYTES { SMALL_AHEAD } else { AHEAD },
             splits: 1,
             share: depth,
         };
         if along {
             all.divide_rows();
+        } else {
+            // A thread has no more terms of the part that shared memory holds.
+            all.ahead = all.ahead.min(depth.min(STAGED).div_ceil(THREADS / all.group));
         }
         all.divide_depth();
         (all.blocks() <= MAX_BLOCKS).then_some(all)
@@ -157,7 +183,6 @@ impl Thin {
 
     /// Chooses how many threads share how many rows. Threads with several rows read the thin matrix less often.
     fn divide_rows(&mut self) {
-        self.ahead = AHEAD;
         self.rows = if self.thin == 1 { 1 } else { 2 };
         let packs = self.depth / self.pack;
         for (group, most) in GROUPS {
@@ -218,6 +243,8 @@ impl Thin {
         let expression = Finish::of(spec).expression();
         let results = wide * thin * self.batch as f64;
         let of_results = results * f64::from(expression.instructions());
+        let loads = 1.0 / self.pack as f64 - size as f64 / MIN_VECTOR_BYTES as f64;
+        let per_element = PER_ELEMENT + PER_LOAD * loads.max(0.0);
         let (written, join) = match self.splits {
             1 => (Spec::bytes_of(&spec.outputs), None),
             _ => (parts, Some(parts)),
@@ -225,7 +252,7 @@ impl Thin {
         let kernel = Cost {
             flops: 2.0 * products * thin + results * f64::from(expression.flops()),
             // Each element is converted, as are those of the thin matrix for the rows of a thread, and multiplied.
-            instructions: products * (PER_ELEMENT + thin * (1.0 + PER_ELEMENT / rows)) + of_results,
+            instructions: products * (per_element + thin * (1.0 + per_element / rows)) + of_results,
             read: Spec::bytes_of(&spec.inputs),
             sectors: (Spec::bytes_of(&spec.inputs).total() + again) as f64 / SECTOR as f64,
             written,
@@ -257,6 +284,7 @@ impl Thin {
             param("O* c", Arg::Operand(spec.inputs.len() as u8)),
             param("const O* bias", Arg::Operand(finish.bias.unwrap_or(0) as u8)),
             param("C* parts", Arg::Workspace(self.parts())),
+            u64_param("bias_step", finish.bias.map_or(0, |bias| spec.inputs[bias].strides[0])),
             param("const Steps step", Arg::Words(steps.to_vec())),
             geometry_param("batches", &batches(spec)),
             u32_param("wide", self.wide),
@@ -338,5 +366,50 @@ impl Thin {
         params.push(u64_param("count", count));
         let blocks = count.div_ceil(THREADS);
         kernel("gemm_thin_join", &self.before(spec), &params, text::JOIN, blocks, THREADS as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::DType;
+    use crate::ops::Attr;
+
+    /// Returns the division of a product of contiguous matrices, with a turned `b` or a bias.
+    fn divided(dtype: DType, [m, k, n]: [u64; 3], is_turned: bool, has_bias: bool) -> Option<Thin> {
+        let of = |dims: &[u64]| Tensor::packed(dtype, dims);
+        let b = if is_turned { of(&[n, k]) } else { of(&[k, n]) };
+        let mut inputs = vec![of(&[m, k]), b];
+        inputs.extend(has_bias.then(|| of(&[n])));
+        let spec = Spec::of_use("gemm", &[("transpose_b", Attr::Bool(is_turned))], inputs, &[None]);
+        Thin::of(&spec.expect("a product"))
+    }
+
+    /// Threads load as many bytes at once as the rows of the large matrix permit.
+    #[test]
+    fn rows_of_any_length_are_read_in_the_largest_packs() {
+        for (dtype, k, pack, ahead) in [
+            (DType::BF16, 4096, 8, 4),
+            (DType::BF16, 4100, 4, 4),
+            (DType::BF16, 4098, 2, 16),
+            (DType::F32, 4099, 1, 16),
+        ] {
+            let thin = divided(dtype, [3, k, 999], true, false).expect("a thin product");
+            assert_eq!((thin.pack, thin.ahead), (pack, ahead), "{dtype} {k}");
+        }
+        assert!(divided(DType::BF16, [3, 4099, 999], true, false).is_none());
+        let narrow = divided(DType::BF16, [4, 22057, 16], false, false).expect("a thin product");
+        assert_eq!((narrow.pack, narrow.group, narrow.ahead, narrow.tiles()), (8, 2, 4, 1));
+        assert!(narrow.splits > 1);
+    }
+
+    /// A library has kernels for vectors with rows of any alignment, but a second kernel follows them.
+    #[test]
+    fn a_library_multiplies_vectors_as_fast() {
+        assert!(divided(DType::BF16, [1, 11641, 31], true, false).is_none());
+        assert!(divided(DType::BF16, [1, 11640, 31], true, false).is_some());
+        for (n, has_bias, applies) in [(10040, true, true), (10040, false, false), (10041, true, false)] {
+            assert_eq!(divided(DType::F32, [1, 896, n], false, has_bias).is_some(), applies, "{n} {has_bias}");
+        }
     }
 }

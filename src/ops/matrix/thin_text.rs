@@ -28,15 +28,15 @@ __device__ inline void terms(const T* small, u64 row_small, u64 term_small, u32 
 #if PARTS
 #define PUT(sum, row, column) parts[((u64)part * wide + (row)) * THIN + (column)] = sum
 #else
-#define PUT(sum, row, column) finish(sum, row, column, c, bias, step)
+#define PUT(sum, row, column) finish(sum, row, column, c, bias, bias_step, step)
 #endif
-__device__ inline void finish(C sum, u64 row, u32 column, O* c, const O* bias, const Steps& step) {
+__device__ inline void finish(C sum, u64 row, u32 column, O* c, const O* bias, u64 bias_step, const Steps& step) {
   O* to = c + row * step.wide + column * step.thin;
 #if ADDS
   sum += load<C>(*to);
 #endif
 #if BIAS
-  store<C>(*to, finished(sum, load<C>(bias[WIDE_COLUMNS ? row : column])));
+  store<C>(*to, finished(sum, load<C>(bias[(WIDE_COLUMNS ? row : column) * bias_step])));
 #else
   store<C>(*to, finished(sum));
 #endif
@@ -82,6 +82,9 @@ pub const ALONG_DEPTH: &str = r#"  const u32 first_row = (tile * SLICES + slice)
     EACH(u, COUNT) add(packs[u], term + u * GROUP * V); \
   }
   ADD_PACKS(AHEAD)
+#if AHEAD > 4
+  ADD_PACKS(4)
+#endif
   ADD_PACKS(1)
   // Each step of the reduction halves the number of sums of a thread while it has several.
   C all[MANY];
@@ -175,5 +178,5 @@ pub const JOIN: &str = r#"  const u64 index = GLOBAL_INDEX, size = (u64)wide * T
   for (u32 split = 0; split < splits; split++) sum += from[split * size];
   i64 at[3];
   batches.offsets(batch, at);
-  finish(sum, which / THIN, (u32)(which % THIN), c + at[2], bias, step);
+  finish(sum, which / THIN, (u32)(which % THIN), c + at[2], bias, bias_step, step);
 "#;
