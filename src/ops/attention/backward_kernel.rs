@@ -524,6 +524,18 @@ mod tests {
         all.iter().map(|kernel| kernel.source.name.replace("attention_backward_", "")).collect()
     }
 
+    /// An SM has 228 KiB of shared memory on compute capability 9.0, and takes 1 KiB of them for each block.
+    #[test]
+    fn two_blocks_with_a_bias_in_single_precision_fit() {
+        let q = Tensor::packed(DType::BF16, &[8, 512, LARGEST_TILE]);
+        let (lse, scores) = (Tensor::packed(DType::F32, &[8, 512]), Tensor::packed(DType::F32, &[512, 512]));
+        let inputs = vec![q, q, q, q, lse, q, scores];
+        let spec = Spec::of_use("biased_attention_backward", &[], inputs, &[None; 4]).expect("a use");
+        let partition = BackwardPartition::of(&spec);
+        assert_eq!(partition.bias, 4);
+        assert!(RESIDENT * (partition.shared() + 1024) <= 228 << 10, "{} bytes", partition.shared());
+    }
+
     #[test]
     fn blocks_of_queries_and_keys_are_one_launch() {
         assert_eq!(kernels([16, 1, 4096, 128]), ["sums", "both"]);

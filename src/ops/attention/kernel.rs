@@ -565,6 +565,21 @@ mod tests {
         ForwardPartition::of(&spec).tiles.map_or(0, |tiles| tiles.rows)
     }
 
+    /// A block has at most 227 KiB of shared memory on compute capability 9.0.
+    #[test]
+    fn blocks_have_room_for_a_bias_in_single_precision() {
+        for (queries, size) in
+            [16, 32, 64, 4096].into_iter().flat_map(|queries| [64, 128, 256].map(|size| (queries, size)))
+        {
+            let tensor = Tensor::packed(DType::BF16, &[64, queries, size]);
+            let scores = Tensor::packed(DType::F32, &[queries, queries]);
+            let spec = Spec::of_use("attention", &[], vec![tensor, tensor, tensor, scores], &[None; 2]).expect("a use");
+            let tiles = ForwardPartition::of(&spec).tiles.expect("matrix units");
+            assert_eq!(tiles.bias, 4);
+            assert!(tiles.shared() <= 227 << 10, "{queries} queries, heads of {size}: {} bytes", tiles.shared());
+        }
+    }
+
     #[test]
     fn blocks_of_short_packed_sequences_have_the_rows_of_a_warpgroup() {
         assert_eq!(block_rows(64, 32, 128), 64);
