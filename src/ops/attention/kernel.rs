@@ -89,17 +89,11 @@ impl ForwardPartition {
         }
         // A block has at most the rows of one packed sequence. A warpgroup has 64 rows, also where sequences have fewer.
         let of_sequence = shape.sequences.map_or(rows, |sequences| rows.div_ceil(sequences.max(1)).max(64));
-        // Large blocks that share keys also fill the device, and read keys and values half as often as small ones.
-        let large_blocks = (heads * rows.div_ceil(MANY_ROWS)).max(1);
-        let sharing = match shape.sequences.is_none() && large_blocks * 2 <= UNITS {
-            true => (UNITS / large_blocks).min(shape.keys / MIN_KEYS).max(1),
-            false => 1,
-        };
         let (block_rows, row_warps) = match of_sequence {
             0..=16 if !large => (16, [1, 1]),
             0..=32 => (32, [2, 2]),
             // Three quarters of the SMs with large blocks are as fast as all of them with small ones.
-            _ if large || of_sequence <= 64 || large_blocks * sharing * 4 < UNITS * 3 => (64, [4, 4]),
+            _ if large || of_sequence <= 64 || heads * rows.div_ceil(MANY_ROWS) * 4 < UNITS * 3 => (64, [4, 4]),
             _ => (MANY_ROWS, [4, 8]),
         };
         let others = match widest {
