@@ -28,10 +28,13 @@ from drawn import size
 from drawn_case import Case
 from shapes import CALLS, quantile, tensors, workload
 
-FORMS = ("forward", "backward", "unordered", "decode", "paged", "wide", "wide_backward")
+FORMS = ("forward", "backward", "unordered", "decode", "paged", "wide", "wide_backward", "tree", "biased", "slopes")
 
 # Forms that compute gradients.
-GRADIENTS = ("backward", "unordered", "wide_backward")
+GRADIENTS = ("backward", "unordered", "wide_backward", "biased", "slopes")
+
+# Forms with a bias: few queries, as trees of speculative decoding have them; gradients; and gradients with those of the bias.
+BIASED = ("tree", "biased", "slopes")
 
 # Forms whose heads are wider than those of fused kernels, or whose types these do not multiply.
 WIDE = ("wide", "wide_backward")
@@ -46,17 +49,27 @@ def drawn(draw, form, most):
         d = draw.choice((320, 512, 1024) if dtype != "f32" else (64, 128, 320, 512, 1024))
     shared = draw.choice((1, 2, 4, 8, 8))
     group = draw.choice((1, 1, 4, 8) if form not in GRADIENTS else (1, 1, 4))
-    if form == "decode":
+    if form == "tree":
+        batch, queries, keys = size(draw, 1, 32), draw.randint(2, 64), size(draw, 100, 32768)
+    elif form == "decode":
         batch, queries, keys = size(draw, 1, 128), 1, size(draw, 256, 32768)
     else:
         queries, batch = size(draw, 100, 8192), size(draw, 1, 8)
         keys = queries if draw.random() < 0.7 else queries + size(draw, 1, 4096)
-    batch = max(1, min(batch, most // (shared * group * queries * keys) if form != "decode" else (1 << 28) // (shared * keys * d)))
+    batch = max(1, min(batch, most // (shared * group * queries * keys) if form not in ("decode", "tree") else (1 << 28) // (shared * keys * d)))
     causal = form != "decode" and queries == keys and draw.random() < 0.7
     return dtype, batch, queries, keys, shared, group, d, causal, draw.random() < 0.5
 
 
-def case(form, dtype, batch, queries, keys, shared, group, d, causal, positions_first, window=0, bias=None):
+def draw_bias(draw, form, dtype, batch, queries, keys, shared, group, *_):
+    """The dimensions and the type of a bias."""
+    heads = shared * group
+    masks = ([1, 1, queries, keys], [1, 1, queries, keys], [batch, 1, queries, keys], [batch, heads, queries, keys])
+    dims = draw.choice(masks if form == "tree" else masks[2:] + ([1, heads, queries, keys],) * 2)
+    return dims, draw.choice((dtype, "f32"))
+
+
+def case(form, dtype, batch, queries, keys, shared, group, d, causal, positions_first, window=0, bias=None, of_bias=None):
     heads = shared * group
     dims = (lambda n, h: [batch, n, h, d]) if positions_first else (lambda n, h: [batch, h, n, d])
     options = (", layout: positions_first" if positions_first else "") + (", causal: true" if causal else "") + (f", window: {window}" if window else "")
@@ -65,7 +78,7 @@ def case(form, dtype, batch, queries, keys, shared, group, d, causal, positions_
     setup, given = "", ""
     if bias:
         # Some keys are masked for some queries, and all of them for the last query.
-        buffers["m"], given = (dtype, bias), ", m"
+        buffers["m"], given = (of_bias or dtype, bias), ", m"
         last = f"m[{'.., ' * (len(bias) - 2)}{bias[-2] - 1}..{bias[-2]}, 0..{bias[-1]}]"
         setup = f"map(log({last} * 0) -> {last})  map(if m > 0.6 {{ log(m * 0) }} else {{ m * 3 }} -> m)"
     forward, call = f"attention(q, k, v{given}{options} -> o, l)", None
@@ -73,21 +86,37 @@ def case(form, dtype, batch, queries, keys, shared, group, d, causal, positions_
         options += ", deterministic: false" if form == "unordered" else ""
         buffers |= {"z": buffers["o"], "dq": buffers["q"], "dk": buffers["k"], "dv": buffers["v"]}
         call = f"attention_backward(q, k, v, o, l, z{options} -> dq, dk, dv)"
+        if bias:
+            buffers |= {"s": ("f32", [batch, heads, queries, keys])} if form == "slopes" else {}
+            call = f"biased_attention_backward(q, k, v, o, l, z{given}{options} -> dq, dk, dv{', s' if form == 'slopes' else ''})"
+            forward = f"{setup}  {forward}"
     seen = queries * (queries + 1) / 2 if causal and queries == keys else queries * keys
     flops = (10 if form in GRADIENTS else 4) * batch * heads * seen * d
     what = (f"{form} {dtype} batch {batch}, heads {heads}/{shared}, {queries} x {keys}, d {d}{', causal' if causal else ''}"
-            f"{f', window {window}' if window else ''}{', positions first' if positions_first else ''}{f', bias {bias}' if bias else ''}, {flops / 1e9:.1f} GFLOP")
+            f"{f', window {window}' if window else ''}{', positions first' if positions_first else ''}{f', bias {of_bias or dtype}{bias}' if bias else ''}, {flops / 1e9:.1f} GFLOP")
 
     def body(t, torch):
         functional = torch.nn.functional
         q, k, v = (t[name].transpose(1, 2) if positions_first else t[name] for name in "qkv")
+        mask = None
+        if bias:
+            # PyTorch takes a bias of the queries' type, and no causal mask beside it.
+            mask = t["m"].to(q.dtype)
+            if causal:
+                mask = mask.masked_fill(torch.ones(queries, keys, dtype=torch.bool, device=mask.device).triu(1), -math.inf)
+            mask = mask.expand(batch, heads, queries, keys)
+        options = {"attn_mask": mask, "is_causal": causal and not bias, "enable_gqa": group > 1}
         if form not in GRADIENTS:
-            return lambda: functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=group > 1)
+            return lambda: functional.scaled_dot_product_attention(q, k, v, **options)
         q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
-        o = functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=group > 1)
+        if form == "slopes":
+            mask = options["attn_mask"] = mask.detach().requires_grad_()
+        o = functional.scaled_dot_product_attention(q, k, v, **options)
         z = t["z"].transpose(1, 2) if positions_first else t["z"]
-        return lambda: torch.autograd.grad(o, (q, k, v), z, retain_graph=True)
+        return lambda: torch.autograd.grad(o, (q, k, v, *((mask,) if form == "slopes" else ())), z, retain_graph=True)
     moved = batch * (2 * heads * queries + 2 * shared * keys) * d * 2
+    if bias:
+        moved += math.prod(bias) * (4 if of_bias == "f32" else 2) + (4 * batch * heads * queries * keys if form == "slopes" else 0)
     made = Case(what, buffers, call or forward, body, moved, forward if call else setup)
     return made, flops
 
@@ -149,7 +178,7 @@ def pytorch(made, form):
     import torch
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.use_deterministic_algorithms(form == "backward")
-    return backends(made, torch, form in WIDE)
+    return backends(made, torch, form in (*WIDE, *BIASED))
 
 
 def graph_time(made, torch):
@@ -203,22 +232,27 @@ def verify(args, folder):
     """Compares small cases of all forms with the CPU's results."""
     draw, cases = random.Random(f"{args.seed} verify"), []
     for number in range(args.verify):
-        form = ("forward", "backward", "unordered", "paged")[number % 4]
+        form = ("forward", "backward", "unordered", "paged", "tree", "biased", "slopes", "biased")[number % 8]
         if form == "paged":
             cases.append(small_paged(draw))
             continue
-        queries = draw.choice((draw.randint(1, 40), draw.randint(41, 300), 64, 128, 256))
+        queries = draw.choice((draw.randint(1, 40), draw.randint(41, 300), 64, 128, 256) if form != "tree" else range(2, 65))
         keys = queries + draw.choice((0, 0, draw.randint(1, 200)))
         causal = draw.random() < 0.6
         window = draw.choice((0, draw.randint(1, keys))) if causal else 0
         dtype, batch, shared, group = draw.choice(("bf16", "f16", "f32")), draw.randint(1, 3), draw.randint(1, 3), draw.choice((1, 1, 2, 4))
         d, positions_first, bias = draw.choice((64, 128, 8, 24, 40, 72, 80, 96, 112, 264, 320)), draw.random() < 0.5, None
-        if form == "forward" and number % 8:
+        of_bias = dtype
+        if form in BIASED:
+            keys = draw.choice((keys, size(draw, 100, 3000))) if form == "tree" else keys
+            causal, window = causal and queries <= keys, min(window, keys)
+            bias, of_bias = draw_bias(draw, form, dtype, batch, queries, keys, shared, group)
+        if form == "forward" and number % 16:
             # The library takes rows of whole packs.
             keys = queries + (8 - queries % 8 if draw.random() < 0.8 else 0)
             window = min(window, keys)
             bias = draw.choice(([queries, keys], [shared * group, queries, keys], [batch, shared * group, queries, keys]))
-        cases.append(case(form, dtype, batch, queries, keys, shared, group, d, causal, positions_first, window, bias)[0])
+        cases.append(case(form, dtype, batch, queries, keys, shared, group, d, causal, positions_first, window, bias, of_bias)[0])
     for name, options in (("fastest", ()), ("library", ("--config", "gemm_candidates=1"))):
         began = time.monotonic()
         code, record, output = execute(args, folder / f"verify_{name}.aorta", cases, 1, "--verify", *options)
@@ -256,7 +290,13 @@ def main():
         for form in args.forms.split(","):
             # Both forms of gradients have the same cases.
             draw, began = random.Random(f"{args.seed} {'backward' if form in GRADIENTS else form}"), time.monotonic()
-            cases = [paged(draw) if form == "paged" else case(form, *drawn(draw, form, 1 << 31)) for _ in range(args.cases)]
+            cases = []
+            for _ in range(args.cases):
+                if form in BIASED:
+                    sizes = drawn(draw, form, 1 << 28)
+                    cases.append(case(form, *sizes, 0, *draw_bias(draw, form, *sizes)))
+                else:
+                    cases.append(paged(draw) if form == "paged" else case(form, *drawn(draw, form, 1 << 31)))
             speeds = []
             for number, (made, flops) in enumerate(cases):
                 _, record, _ = execute(args, folder / f"{form}_{number}.aorta", [made], CALLS)

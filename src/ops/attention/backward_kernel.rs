@@ -9,7 +9,7 @@ use super::super::occupancy::{UNITS, share, share_among};
 use super::super::warpgroups;
 use super::cost::TileCounts;
 use super::kernel::{row_blocks, sequence_params, sequences_text, size_params, steps};
-use super::shape::{Axes, bias};
+use super::shape::{Axes, bias, bias_pack, copied_bias};
 use super::tiles::whole_tiles;
 use super::*;
 
@@ -141,6 +141,8 @@ pub struct BackwardPartition {
     /// Columns of a tile on devices without `wgmma`, and the head dimensions of queries and of values, rounded up to whole tiles;
     /// `None` for the kernels without matrix units, which have 32 threads for each row.
     tiles: Option<(u64, [u64; 2])>,
+    /// Bytes of the bias of a score that warps copy to shared memory.
+    bias: u64,
     /// Number of blocks that share the queries of their keys, and whose results another kernel adds.
     splits: u64,
 }
@@ -156,7 +158,8 @@ impl BackwardPartition {
         let widths = [shape.size, shape.value_size].map(whole_tiles);
         // Kernels do not depend on lengths that the text determines.
         let unknown = Shape { lengths: None, ..shape.clone() };
-        let whole = BackwardPartition { shape: unknown, tiles: tiles.then_some((columns, widths)), splits: 1 };
+        let tiles = tiles.then_some((columns, widths));
+        let whole = BackwardPartition { shape: unknown, tiles, bias: copied_bias(spec), splits: 1 };
         BackwardPartition { shape, splits: whole.wanted_splits(), ..whole }
     }
 
@@ -218,14 +221,16 @@ impl BackwardPartition {
         }
     }
 
-    /// Bytes of shared memory of a block, the maximum over all devices: tiles of rows and of columns, and `lse` and `delta` of each
-    /// column; 0 without tiles.
+    /// Bytes of shared memory of a block, the maximum over all devices: tiles of rows and of columns, `lse` and `delta` of each
+    /// column, and the bias of a tile; 0 without tiles.
     fn shared(&self) -> u64 {
         let Some((columns, widths)) = self.tiles else { return 0 };
         let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
         let of = |columns: u64, row: u64| 2 * (BLOCK_ROWS + columns) * row + 8 * columns;
         let whole = widths.iter().map(|width| width.next_multiple_of(64)).sum();
-        of(columns, row(widths[0]) + row(widths[1])).max(of(STAGES * HOPPER_COLUMNS, whole))
+        let bias = |columns: u64| self.bias * BLOCK_ROWS * columns;
+        let hopper = of(STAGES * HOPPER_COLUMNS, whole) + bias(HOPPER_COLUMNS);
+        hopper.max(of(columns, row(widths[0]) + row(widths[1])) + bias(columns))
     }
 
     /// Returns the geometry over the heads that the blocks process: heads of keys if `keys`, otherwise heads of
@@ -349,12 +354,12 @@ impl BackwardPartition {
     fn types(&self, spec: &Spec) -> String {
         let compute = spec.inputs[0].dtype.compute();
         format!(
-            "{}{}typedef {} T;\ntypedef {} C;\n#define BIAS {}\n#define CAUSAL {}\n",
+            "{}{}typedef {} T;\ntypedef {} C;\n{}#define CAUSAL {}\n",
             bounds(THREADS as u32),
             sequences_text(spec),
             c_type(spec.inputs[0].dtype),
             c_type(compute),
-            u32::from(input(spec, BIAS).is_some()),
+            bias_text::definitions(spec, bias_pack(spec)),
             self.shape.causal,
         )
     }
@@ -422,13 +427,14 @@ impl BackwardPartition {
         let (columns, widths) = self.tiles?;
         let dtype = spec.inputs[0].dtype;
         let packs = order(spec, true)[..4].iter().all(|(taken, _)| in_packs(&taken.tensor(spec), 8));
-        let pairs = spec.outputs[..SCORE_GRADIENTS].iter().all(|output| in_packs(output, 2));
+        let pairs = spec.outputs.iter().all(|output| in_packs(output, 2));
         Some(format!(
             "{}#define THREADS {THREADS}\n#define BM {BLOCK_ROWS}\n#define HOPPER_COLUMNS {HOPPER_COLUMNS}\n\
-             #define OTHER_COLUMNS {columns}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n#define PAIRS {pairs}\n{}{}{}{}{}{}",
+             #define OTHER_COLUMNS {columns}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n#define PAIRS {pairs}\n{}{}{}{}{}{}{}",
             mma::FUNCTIONS,
             widths[0],
             widths[1],
+            bias_text::BIAS,
             text::PLACES,
             sequences_text::SEQUENCES,
             backward_text::DEVICES,
@@ -516,6 +522,18 @@ mod tests {
         let spec = Spec::of_use("attention_backward", &options, vec![q, k, k, q, lse, q], &[None; 3]).expect("a use");
         let all = BackwardPartition::of(&spec).kernels(&spec);
         all.iter().map(|kernel| kernel.source.name.replace("attention_backward_", "")).collect()
+    }
+
+    /// An SM has 228 KiB of shared memory on compute capability 9.0, and takes 1 KiB of them for each block.
+    #[test]
+    fn two_blocks_with_a_bias_in_single_precision_fit() {
+        let q = Tensor::packed(DType::BF16, &[8, 512, LARGEST_TILE]);
+        let (lse, scores) = (Tensor::packed(DType::F32, &[8, 512]), Tensor::packed(DType::F32, &[512, 512]));
+        let inputs = vec![q, q, q, q, lse, q, scores];
+        let spec = Spec::of_use("biased_attention_backward", &[], inputs, &[None; 4]).expect("a use");
+        let partition = BackwardPartition::of(&spec);
+        assert_eq!(partition.bias, 4);
+        assert!(RESIDENT * (partition.shared() + 1024) <= 228 << 10, "{} bytes", partition.shared());
     }
 
     #[test]

@@ -92,6 +92,15 @@ pub const TILES: &str = r#"#if WARPGROUPS
   f32* logs = (f32*)(tile_other2.at + tile_other2.SIZE);
 #endif
   f32* deltas = logs + STAGES * BN;
+#if BIAS_COPIED
+  BiasType* bias_tiles = (BiasType*)(deltas + STAGES * BN) + threadIdx.x / LANES * (MT * 16 * BN);
+#if KEYS
+  const int OF_BANKS = 16 / sizeof(BiasType);
+  BiasTile<MT * 16, OF_BANKS / 2, OF_BANKS> tile_bias = {bias_tiles};
+#else
+  BiasTile<BN, 1, 8> tile_bias = {bias_tiles};
+#endif
+#endif
 #if RAGGED
   u32 blocks = rows / BM + sequences + 1;
 #else
@@ -160,15 +169,56 @@ pub const TILES: &str = r#"#if WARPGROUPS
     u32 column = start + threadIdx.x < others ? start + threadIdx.x : others - 1;
     return numbers[head * steps.head + column * steps.query];
   };
+#if BIAS_COPIED
+  // Copies the bias of the current tile.
+  auto load_bias = [&]() {
+    // All lanes have read the bias of the tile before.
+    WARP_BARRIER;
+    if (head >= GROUP) return;
+    const u32 own = first_row + own_row;
+#if KEYS
+    auto row = [&](u32 r) {
+      return start + r < others ? bias + head * s_bias.head + (i64)(start + r) * s_bias.query : (const BiasType*)0;
+    };
+    tile_bias.copy<BN>(row, own, rows, s_bias.element);
+#else
+    auto row = [&](u32 r) { return own + r < rows ? bias + place_of_own(s_bias, own + r) : (const BiasType*)0; };
+    tile_bias.copy<MT * 16>(row, start, others, s_bias.element);
+#endif
+  };
+#endif
+#if BIAS
+  // Scales products and adds the bias.
+  auto add_bias = [&](u32 head, u32 start) {
+    EACH_ROW EACH_TILE(n, NT) EACH_TILE(j, 2) {
+      u32 place = n * 16 + lane_column(2 * j);
+      Pack<BiasType, 2> two;
+#if BIAS_COPIED && KEYS
+      EACH_TILE(i, 2) two.at[i] = *tile_bias.element(place + i, m * 16 + lane_row(h));
+#elif BIAS_COPIED
+      two = *(const Pack<BiasType, 2>*)tile_bias.element(m * 16 + lane_row(h), place);
+#else
+      // A condition on each load would make a thread wait for one after the other.
+      u32 own = first_row + own_row + m * 16 + lane_row(h), row = own < rows ? own : last_row;
+      EACH_TILE(i, 2) {
+        u32 column = start + place + i < others ? start + place + i : others - 1;
+        two.at[i] = bias[OF_SCORE(s_bias, head, row, column)];
+      }
+#endif
+      EACH_TILE(i, 2) weight[m][n].at[h][2 * j + i] = weight[m][n].at[h][2 * j + i] * scale_log2 + load<f32>(two.at[i]) * LOG2_E;
+    }
+  };
+#endif
   // Replaces scores by weights.
   auto weigh = [&](u32 head, u32 start, const f32* logs) {
+#if BIAS
+    add_bias(head, start);
+#endif
     EACH_ROW {
       EACH_TILE(n, NT) EACH_TILE(i, 4) {
         u32 place = n * 16 + lane_column(i);
-        f32 log = KEYS ? logs[place] : own_log[m][h], score = weight[m][n].at[h][i] * scale_log2;
+        f32 log = KEYS ? logs[place] : own_log[m][h], score = weight[m][n].at[h][i] * (BIAS ? 1 : scale_log2);
 #if BIAS
-        u32 row = first_row + own_row + m * 16 + lane_row(h), column = start + place;
-        if (row < rows && column < others) score += load<f32>(bias[OF_SCORE(s_bias, head, row, column)]) * LOG2_E;
         // The query may attend to no key; its `lse` is then the lowest number too.
         f32 p = score == LOWEST ? 0 : exp2_fast(score - log);
 #else
@@ -194,11 +244,13 @@ pub const TILES: &str = r#"#if WARPGROUPS
         u32 place = n * 16 + lane_column(i);
         f32 less = KEYS ? deltas[place] : own_delta[m][h], p = weight[m][n].at[h][i];
         slope[m][n].at[h][i] = p == 0 ? 0 : p * (slope[m][n].at[h][i] - less);
-#if SLOPES
-        u32 row = first_row + own_row + m * 16 + lane_row(h), column = start + place;
-        if (row < rows && column < others) store<f32>(slopes[OF_SCORE(s_slopes, head, row, column)], slope[m][n].at[h][i]);
-#endif
       }
+#if SLOPES
+      u32 row = first_row + own_row + m * 16 + lane_row(h);
+      auto* of_row = slopes + place_of_own(s_slopes, row);
+      if (row < rows)
+        EACH_TILE(n, NT) EACH_TILE(j, 2) store_two(of_row, start + n * 16 + lane_column(2 * j), others, s_slopes.element, &slope[m][n].at[h][2 * j], 1);
+#endif
     }
   };
   advance(split);
@@ -227,6 +279,11 @@ pub const TILES: &str = r#"#if WARPGROUPS
   };
   const u64 of_own1 = described<BM>(tile_own1.at), of_own2 = described<BM>(tile_own2.at);
   if (head < GROUP) load_columns(0);
+  loads_issued();
+#if BIAS_COPIED
+  load_bias();
+  loads_issued();
+#endif
   for (u32 stage = 0; head < GROUP; stage = 1 - stage) {
     const u64 of_other1 = behind(described<BN>(tiles), stage * STAGE), of_other2 = behind(of_other1, PARTS * BN * 64);
     if (KEYS && threadIdx.x < BN) {
@@ -234,13 +291,15 @@ pub const TILES: &str = r#"#if WARPGROUPS
       logs[stage * BN + threadIdx.x] = next_log * LOG2_E;
       deltas[stage * BN + threadIdx.x] = next_delta;
     }
-    loads_done();
+    // The bias of the tile may still be in flight.
+    loads_pending<BIAS_COPIED>();
     written_before();
     // Behind this barrier, no warp multiplies the other tile any more.
     __syncthreads();
     const u32 own_head = head, own = start;
     advance(SPLITS);
     if (head < GROUP) load_columns(1 - stage);
+    loads_issued();
     multiply_begin();
     EACH_TILE(c, WIDTH / 16)
       scores_of(weight[0], behind(of_own1, c / 4 * (BM * 64) + c % 4 * 16), behind(of_other1, c / 4 * (BN * 64) + c % 4 * 16), c > 0);
@@ -250,7 +309,16 @@ pub const TILES: &str = r#"#if WARPGROUPS
     multiply_end();
     multiply_wait<1>();
     settled(weight[0]);
+#if BIAS_COPIED
+    // The next columns may still be in flight.
+    loads_pending<1>();
+    WARP_BARRIER;
+#endif
     weigh(own_head, own, logs + stage * BN);
+#if BIAS_COPIED
+    load_bias();
+    loads_issued();
+#endif
     Factor inclines[NT];
 #if KEYS
     Factor weights[NT];
@@ -281,6 +349,9 @@ pub const TILES: &str = r#"#if WARPGROUPS
     const T* from2 = other2 + head * s_other2.head + (i64)start * s_other2.query;
     load_matrix<THREADS, PACKS>(tile_other1, from1, s_other1.query, others - start, d, s_other1.element);
     load_matrix<THREADS, PACKS>(tile_other2, from2, s_other2.query, others - start, dv, s_other2.element);
+#if BIAS_COPIED
+    load_bias();
+#endif
     loads_issued();
     if (KEYS && threadIdx.x < BN) {
       logs[threadIdx.x] = of_column(lse, s_lse) * LOG2_E;

@@ -122,6 +122,12 @@ impl TileCounts {
     }
 }
 
+/// Bytes of the bias beyond one reading of it, where kernels read it for this number of scores.
+pub fn bias_again(spec: &Spec, scores: f64) -> Traffic {
+    let Some(bias) = input(spec, BIAS).map(|place| &spec.inputs[place]) else { return Traffic::NONE };
+    Traffic::of(bias.space, ((scores * bias.dtype.size() as f64) as u64).saturating_sub(bias.bytes()))
+}
+
 /// Number of times that a block reads ends of packed sequences, one after the other, before it knows its own sequence: the mean of the
 /// blocks of all sequences. 0 if sequences are not packed.
 pub fn searches(shape: &Shape) -> f64 {

@@ -6,8 +6,8 @@ use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
 use super::super::warpgroups;
-use super::cost::{PER_BIAS, SEARCH_EXCHANGES, TileCounts, WAIT, searches};
-use super::shape::{Axes, bias};
+use super::cost::{PER_BIAS, SEARCH_EXCHANGES, TileCounts, WAIT, bias_again, searches};
+use super::shape::{Axes, bias, bias_pack, copied_bias};
 use super::tiles::{
     HELD, MANY_ROWS, MAX_SPLITS, NARROW, OPERATIONS, RESIDENT, STAGES, THREADS, Tiles, WIDE_STAGES, WIDEST, whole_tiles,
 };
@@ -113,6 +113,7 @@ impl ForwardPartition {
             width,
             value_width,
             wide,
+            bias: copied_bias(spec),
             warpgroups: 2 * block_rows == if block_rows == MANY_ROWS { 2 * THREADS } else { THREADS },
             splits: 1,
             cluster: 1,
@@ -209,11 +210,15 @@ impl ForwardPartition {
             special: pairs,
             read: self.read(spec),
             reread: match self.tiles {
-                Some(_) => Traffic::NONE,
+                Some(_) => bias_again(spec, pairs),
                 None => Traffic::of(Space::Device, (pairs * elements) as u64 * spec.inputs[1].dtype.size()),
             },
             written: Spec::bytes_of(&spec.outputs),
-            waits: self.tiles.as_ref().map_or(0.0, |tiles| self.waits(tiles)),
+            waits: self.tiles.as_ref().map_or(0.0, |tiles| {
+                // A bias that warps do not copy beforehand makes each tile wait.
+                let waits_for_bias = input(spec, BIAS).is_some() && tiles.bias == 0;
+                self.waits(tiles) + if waits_for_bias { self.of_block(tiles) } else { 0.0 }
+            }),
             exchanges: self.tiles.as_ref().map_or(0.0, |tiles| {
                 let joined = if tiles.cluster > 1 { CLUSTER_EXCHANGES } else { 0.0 };
                 3.0 + joined + SEARCH_EXCHANGES * searches(shape)
@@ -388,7 +393,7 @@ impl ForwardPartition {
         };
         format!(
             "{}{}typedef {} T;\ntypedef {} O;\ntypedef {} L;\n#define THREADS {threads}\n#define OPERANDS {}\n\
-             #define GROUP {}\n#define CAUSAL {}\n#define BIAS {}\n",
+             #define GROUP {}\n#define CAUSAL {}\n{}",
             bounds(threads as u32),
             pool,
             c_type(spec.inputs[0].dtype),
@@ -397,7 +402,7 @@ impl ForwardPartition {
             5 + if self.shape.page.is_some() { 2 } else { u64::from(has_bias) },
             self.together,
             self.shape.causal,
-            u32::from(has_bias),
+            bias_text::definitions(spec, if self.is_wide() { 0 } else { bias_pack(spec) }),
         )
     }
 
@@ -416,7 +421,7 @@ impl ForwardPartition {
         let before = format!(
             "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
              #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define UNIT_STAGES {}\n#define CLUSTER_BLOCKS {}\n#define RESIDENT_BLOCKS {}\n#define WIDE {}\n#define BY_WARPGROUPS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
-             #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}{}{}{}",
+             #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}{}{}{}{}",
             mma::FUNCTIONS,
             self.types(spec, tiles.threads()),
             tiles.rows,
@@ -430,6 +435,7 @@ impl ForwardPartition {
             tiles.width,
             tiles.value_width,
             in_packs(&spec.outputs[0], 2),
+            bias_text::BIAS,
             text::PLACES,
             sequences_text::SEQUENCES,
             merge_text::CLUSTERS,
@@ -488,7 +494,7 @@ impl ForwardPartition {
             text::PLACES,
             sequences_text::SEQUENCES,
         );
-        kernel("attention_rows", &before, &params, text::ROWS, self.blocks(), THREADS as u32)
+        kernel("attention_rows", &before, &params, rows_text::ROWS, self.blocks(), THREADS as u32)
     }
 }
 
@@ -559,6 +565,21 @@ mod tests {
         let ends = Tensor::packed(DType::I32, &[sequences]);
         let spec = Spec::of_use("ragged_attention", &[], vec![q, q, q, ends, ends], &[None; 2]).expect("a use");
         ForwardPartition::of(&spec).tiles.map_or(0, |tiles| tiles.rows)
+    }
+
+    /// A block has at most 227 KiB of shared memory on compute capability 9.0.
+    #[test]
+    fn blocks_have_room_for_a_bias_in_single_precision() {
+        for (queries, size) in
+            [16, 32, 64, 4096].into_iter().flat_map(|queries| [64, 128, 256].map(|size| (queries, size)))
+        {
+            let tensor = Tensor::packed(DType::BF16, &[64, queries, size]);
+            let scores = Tensor::packed(DType::F32, &[queries, queries]);
+            let spec = Spec::of_use("attention", &[], vec![tensor, tensor, tensor, scores], &[None; 2]).expect("a use");
+            let tiles = ForwardPartition::of(&spec).tiles.expect("matrix units");
+            assert_eq!(tiles.bias, 4);
+            assert!(tiles.shared() <= 227 << 10, "{queries} queries, heads of {size}: {} bytes", tiles.shared());
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod backward_kernel;
 mod backward_reference;
 mod backward_text;
+mod bias_text;
 mod composed;
 mod composed_text;
 mod cost;
@@ -14,6 +15,7 @@ mod infer;
 mod kernel;
 mod merge_text;
 mod reference;
+mod rows_text;
 mod sequences_text;
 mod shape;
 mod text;

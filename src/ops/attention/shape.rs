@@ -271,6 +271,19 @@ pub fn bias(spec: &Spec) -> Option<Tensor> {
     Some(Tensor { dims, strides: layout::broadcast_strides(&bias, dims), ..bias })
 }
 
+/// Returns the number of bytes of a bias that a thread can copy at once; 0 for other biases, and without a bias.
+pub fn bias_pack(spec: &Spec) -> u64 {
+    let Some(bias) = bias(spec) else { return 0 };
+    let size = bias.dtype.size();
+    let copies = |bytes: u64| bytes == size || (bytes > size && layout::in_packs(&bias, bytes / size));
+    [16, 8, 4].into_iter().find(|&bytes| copies(bytes)).unwrap_or(0)
+}
+
+/// Returns the bytes of the bias of a score if warps can copy them to shared memory, otherwise 0.
+pub fn copied_bias(spec: &Spec) -> u64 {
+    bias(spec).filter(|_| bias_pack(spec) > 0).map_or(0, |bias| bias.dtype.size())
+}
+
 /// Bias of the scores in the reference on the CPU.
 pub struct Bias<'a> {
     values: &'a [f64],

@@ -100,12 +100,18 @@ pub const MEMORY: &str = r#"#if WARPGROUPS
   Columns<BM> tile_q = {(u16*)memory};
   u16* tiles_k = tile_q.at + PARTS * BM * 64;
   u16* tiles_v = tiles_k + 2 * PARTS * BN * 64;
+#if BIAS_COPIED
+  BiasType* bias_tiles = (BiasType*)(tiles_v + 2 * VALUE_PARTS * BN * 64);
+#endif
 #else
   extern __shared__ Pack<u32, 4> memory[];
   typedef Tile<BN, WIDTH> Keys;
   typedef Tile<BN, VALUE_WIDTH> Values;
   Tile<BM, WIDTH> tile_q = {(u16*)memory};
   u16* tiles = tile_q.at + tile_q.SIZE;
+#if BIAS_COPIED
+  BiasType* bias_tiles = (BiasType*)(tiles + STAGES * (Keys::SIZE + Values::SIZE));
+#endif
 #endif
 "#;
 
@@ -158,16 +164,39 @@ pub const RANGE: &str = r#"  // Blocks start with the last queries: with a causa
     total[m][h] = 0;
     EACH_TILE(n, SUM_TILES) EACH_TILE(i, 4) sum[m][n].at[h][i] = 0;
   }
+#if BIAS_COPIED
+  BiasTile<NT * 16, 1, 8> tile_bias = {bias_tiles + warp * (MT * 16 * NT * 16)};
+  // Each lane holds the place of one row of the warp.
+  const u32 row_of_lane = first_row + own_row + lane_of();
+  const i64 place_of_lane = place(sb, row_of_lane < rows ? row_of_lane : last_row, queries);
+  auto load_bias = [&](u32 start) {
+    // All lanes have read the bias of the tile before.
+    WARP_BARRIER;
+    if (start >= high) return;
+    auto row = [&](u32 r) { return bias + SHUFFLE_FROM(place_of_lane, r); };
+    tile_bias.copy<MT * 16>(row, start + own_key, keys, sb.element);
+  };
+#endif
   // Adds the bias and masks the scores of keys that a row does not attend to.
   auto mask = [&](u32 start) {
-#if BIAS
+#if BIAS_COPIED
+    loads_pending<STAGES - 1>();
+    WARP_BARRIER;
+    EACH_ROW EACH_TILE(n, NT) EACH_TILE(j, 2) {
+      Pack<BiasType, 2> two = *(const Pack<BiasType, 2>*)tile_bias.element(m * 16 + lane_row(h), n * 16 + lane_column(2 * j));
+      EACH_TILE(i, 2) score[m][n].at[h][2 * j + i] = score[m][n].at[h][2 * j + i] * of_products + load<f32>(two.at[i]) * LOG2_E;
+    }
+    load_bias(start + BN);
+    loads_issued();
+#elif BIAS
     EACH_ROW {
       u32 row = first_row + own_row + m * 16 + lane_row(h);
       const auto* of_row = bias + place(sb, row < rows ? row : last_row, queries);
       EACH_TILE(n, NT) EACH_TILE(i, 4) {
         u32 key = start + own_key + n * 16 + lane_column(i);
-        f32 own = key < keys ? load<f32>(of_row[(i64)key * sb.element]) * LOG2_E : 0;
-        score[m][n].at[h][i] = score[m][n].at[h][i] * of_products + own;
+        // A condition on each load would make a thread wait for one after the other.
+        f32 own = load<f32>(of_row[(i64)(key < keys ? key : keys - 1) * sb.element]);
+        score[m][n].at[h][i] = score[m][n].at[h][i] * of_products + own * LOG2_E;
       }
     }
 #endif
@@ -257,6 +286,9 @@ pub const LOOP: &str = r#"#if WARPGROUPS
     multiply_end();
   };
   if (low < high) {
+#if BIAS_COPIED
+    load_bias(low);
+#endif
     load_k(low, 0);
     loads_issued();
     if (low + BN < high) load_k(low + BN, 1);
@@ -278,7 +310,8 @@ pub const LOOP: &str = r#"#if WARPGROUPS
       settled(sum[0]);
       EACH_TILE(n, NT) weights[n] = left_of<T>(score[0][n]);
       EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) sum[0][n].at[h][i] *= shrink[h];
-      loads_done();
+      // The bias of the next tile may still be in flight.
+      loads_pending<BIAS_COPIED>();
       written_before();
       __syncthreads();
       multiply_begin();
@@ -343,6 +376,9 @@ pub const LOOP: &str = r#"#if WARPGROUPS
   };
   EACH_TILE(s, STAGES) {
     load_tile(low + s * BN, s, s);
+#if BIAS_COPIED
+    if (s == 0) load_bias(low);
+#endif
     loads_issued();
   }
   u32 stage = 0, slot = 0;
@@ -350,7 +386,7 @@ pub const LOOP: &str = r#"#if WARPGROUPS
     if (start == low)
       loads_pending<STAGES - 1>();
     else
-      loads_pending<(STAGES > 1 ? STAGES - 2 : 0)>();
+      loads_pending<(STAGES > 1 ? STAGES - 2 : 0) + BIAS_COPIED>();
     __syncthreads();
     // The barrier above is passed once all warps have multiplied the previous tile, so the next copy may overwrite its stage.
     if (start > low) {
@@ -526,72 +562,4 @@ pub const RESULTS: &str = r#"  // Joins the results of warps with different keys
     }
   }
 #endif
-"#;
-
-/// Attention of one row by 32 threads, which share its elements. Supports every type and head dimension.
-pub const ROWS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
-  u32 lane = threadIdx.x % 32;
-  if (row >= count) return;
-  i64 at[OPERANDS];
-  g.offsets(row / rows, at);
-  u32 own = (u32)(row % rows), query = query_of(own, queries);
-  i64 own_o = place(so, own, queries), own_lse = place(sl, own, queries);
-  q += at[0] + place(sq, own, queries);
-  k += at[1];
-  v += at[2];
-#if BIAS
-  bias += at[5] + place(sb, own, queries);
-#endif
-  SEQUENCE
-#if RAGGED
-  // The sequence of the row determines the keys.
-  Sequence sequence = SEQUENCE_OF(false, own, 1);
-  query = sequence.row;
-  queries = sequence.count;
-  keys = sequence.key_count;
-  k += sequence.first_key * sk.query;
-  v += sequence.first_key * sv.query;
-#endif
-  C mine[EACH_Q], sum[EACH_V], top = LOWEST, total = 0;
-#pragma unroll
-  for (u32 e = 0; e < EACH_Q; e++) {
-    u32 column = e * 32 + lane;
-    mine[e] = column < d ? load<C>(q[(i64)column * sq.element]) : C(0);
-  }
-#pragma unroll
-  for (u32 e = 0; e < EACH_V; e++) sum[e] = 0;
-  u32 to = last_key(query, queries, keys);
-  for (u32 key = first_key(query, queries, keys, window); key < to; key++) {
-#if PAGED
-    const T* of_k = row_of_key(k, key, sk.query, k_page);
-    const T* of_v = row_of_key(v, key, sv.query, v_page);
-#else
-    const T* of_k = k + (i64)key * sk.query;
-    const T* of_v = v + (i64)key * sv.query;
-#endif
-    C score = 0;
-#pragma unroll
-    for (u32 e = 0; e < EACH_Q; e++)
-      if (of_k && e * 32 + lane < d) score += mine[e] * load<C>(of_k[(i64)(e * 32 + lane) * sk.element]);
-#pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) score += SHUFFLE_XOR(score, mask);
-    score *= scale;
-#if BIAS
-    score += load<C>(bias[(i64)key * sb.element]);
-#endif
-    C largest = score > top || !(score == score) ? score : top;
-    C shrink = top == largest ? C(1) : f_exp(top - largest), p = largest == LOWEST ? C(0) : f_exp(score - largest);
-    top = largest;
-    total = total * shrink + p;
-#pragma unroll
-    for (u32 e = 0; e < EACH_V; e++) {
-      C value = of_v && e * 32 + lane < dv ? load<C>(of_v[(i64)(e * 32 + lane) * sv.element]) : C(0);
-      sum[e] = sum[e] * shrink + p * value;
-    }
-  }
-  o += at[3] + own_o;
-#pragma unroll
-  for (u32 e = 0; e < EACH_V; e++)
-    if (e * 32 + lane < dv) store<C>(o[(i64)(e * 32 + lane) * so.element], total == 0 ? C(0) : sum[e] / total);
-  if (lane == 0) lse[at[4] + own_lse] = total == 0 ? LOWEST : top + f_log(total);
 "#;

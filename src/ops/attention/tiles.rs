@@ -80,6 +80,8 @@ pub struct Tiles {
     pub value_width: u64,
     /// Whether warps divide the columns of the sums instead of the keys of a tile.
     pub wide: bool,
+    /// Bytes of the bias of a score that warps copy to shared memory.
+    pub bias: u64,
     /// Whether devices with `wgmma` use it: each group of four warps then has 64 rows.
     pub warpgroups: bool,
     /// Number of blocks that share the keys of a row; 1 if a block processes all of them.
@@ -117,9 +119,11 @@ impl Tiles {
         let whole = |width: u64| width.next_multiple_of(64);
         let single = |keys: u64, stages: u64| {
             2 * (self.rows * row(self.width) + stages * keys * (row(self.width) + row(self.value_width)))
+                + self.rows * keys * self.bias
         };
-        let double =
-            2 * (self.rows * whole(self.width) + 2 * self.keys[0] * (whole(self.width) + whole(self.value_width)));
+        let double = 2
+            * (self.rows * whole(self.width) + 2 * self.keys[0] * (whole(self.width) + whole(self.value_width)))
+            + self.rows * self.keys[0] * self.bias;
         let key_warps = self.threads() / WARP / self.row_warps[0];
         let joined = match key_warps > 1 || self.cluster > 1 {
             true => 4 * self.rows * (key_warps * (self.value_width + 10) + 2),
@@ -144,6 +148,7 @@ impl Tiles {
             width: whole_tiles(shape.size),
             value_width: shape.value_size.div_ceil(VALUE_SLICE).max(1) * VALUE_SLICE,
             wide: true,
+            bias: 0,
             warpgroups: false,
             splits: 1,
             cluster: 1,
@@ -230,6 +235,7 @@ mod tests {
             width: 128,
             value_width: 128,
             wide: false,
+            bias: 0,
             warpgroups: false,
             splits: 1,
             cluster: 1,

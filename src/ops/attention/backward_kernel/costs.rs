@@ -1,7 +1,7 @@
 //! Costs of the kernels that compute the gradients of attention.
 
 use super::super::super::cost::Tiling;
-use super::super::cost::{PER_BIAS, SEARCH_EXCHANGES, searches};
+use super::super::cost::{PER_BIAS, SEARCH_EXCHANGES, bias_again, searches};
 use super::*;
 
 /// Matrix products per pair of tiles: blocks of queries and blocks of keys compute queries × keys and gradients × values, and each of the
@@ -57,7 +57,8 @@ impl BackwardPartition {
         let grid = (self.blocks(false) + self.blocks(true)).max(1);
         let each = tiles.of_block(RESIDENT * UNITS, grid);
         let scores = each * (grid * BLOCK_ROWS * HOPPER_COLUMNS) as f64;
-        let of_thread = (BLOCK_ROWS * HOPPER_COLUMNS / THREADS) as f64;
+        // A bias that warps do not copy beforehand makes each tile wait.
+        let waits_for_bias = has_bias.is_some() && self.bias == 0;
         let both = Cost {
             flops: PRODUCTS * self.shape.pairs() * (self.shape.size + self.shape.value_size) as f64,
             instructions: (PER_SCORE + if has_bias.is_some() { PER_BIAS } else { 0.0 }) * scores,
@@ -69,9 +70,10 @@ impl BackwardPartition {
             share: share_among(RESIDENT),
             matrix: Some(arithmetic),
             alternates: true,
-            // A tile is loaded while the one before is multiplied. Each load of a bias is in a branch of its own, so a thread waits for one
-            // after the other.
-            waits: 2.0 + searches(&self.shape) + each * has_bias.map_or(0.0, |_| of_thread),
+            // Blocks of queries and blocks of keys read the bias of each score.
+            reread: bias_again(spec, 2.0 * self.shape.pairs()),
+            // A tile is loaded while the one before is multiplied.
+            waits: 2.0 + searches(&self.shape) + if waits_for_bias { each } else { 0.0 },
             exchanges: EDGE_EXCHANGES + SEARCH_EXCHANGES * searches(&self.shape) + 2.0 * each,
             tiling: Tiling {
                 flops: PRODUCTS / 2.0 * scores * (widths[0] + widths[1]) as f64 / RATE,
