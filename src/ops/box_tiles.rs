@@ -134,11 +134,12 @@ fn extents(all: &Geometry, room: u64, size: u64) -> Vec<u64> {
 
 impl BoxTiles {
     /// Returns the boxes; `all` has the sizes, and the strides of output and input. `None` for small tensors, if contiguous elements stay
-    /// contiguous, and if the ranges of a box are short in either tensor.
+    /// contiguous in runs of a pack or more, and if the ranges of a box are short in either tensor.
     pub fn of(spec: &Spec, all: &Geometry) -> Option<BoxTiles> {
         let (y, size) = (&spec.outputs[0], spec.outputs[0].dtype.size());
         let inner = |which: usize| all.strides[which].iter().position(|&stride| stride == 1);
-        if y.elements() <= WALKED || inner(0)? == inner(1)? {
+        let inners = [inner(0)?, inner(1)?];
+        if y.elements() <= WALKED || inners[0] == inners[1] && all.dims[inners[0]] * size >= PACK {
             return None;
         }
         let divided = |bytes: u64| {
