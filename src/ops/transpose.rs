@@ -2,6 +2,7 @@
 
 use super::box_tiles::BoxTiles;
 use super::few_rows::FewRows;
+use super::stream::MovedRows;
 use super::word_tiles::WordTiles;
 use super::*;
 
@@ -74,8 +75,8 @@ impl Operation for Transpose {
         if let Some(tiles) = BoxTiles::of(spec, &all) {
             return tiles.cost(spec);
         }
-        let walk::Work { sectors, instructions, .. } = match stream::moved("transpose", spec, dims, strides) {
-            Some(_) => walk::Work::default(),
+        let walk::Work { sectors, instructions, .. } = match MovedRows::of(spec, dims, strides) {
+            Some(rows) => rows.work(spec),
             None => walk::work(&[walk::task(&Expression::identity(), dims, strides, spec)]),
         };
         Cost { sectors, instructions, ..spec.streaming_cost(0.0, 1024) }
@@ -98,7 +99,7 @@ impl Operation for Transpose {
         let launch = of_few
             .or_else(|| Some(WordTiles::of(spec, &all)?.launch(spec)))
             .or_else(|| Some(BoxTiles::of(spec, &all)?.launch(spec)))
-            .or_else(|| stream::moved("transpose", spec, dims, strides));
+            .or_else(|| Some(MovedRows::of(spec, dims, strides)?.launch("transpose", spec)));
         vec![launch.unwrap_or_else(|| walk::launch("transpose", &Expression::identity(), dims, strides, spec))]
     }
 

@@ -298,12 +298,16 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Transpositions that rotate the dimensions of a contiguous tensor, each with the sizes and the strides of output and input.
+    /// Transpositions that rotate the dimensions of a contiguous tensor, or of its short rows, each with the sizes and the strides of output and
+    /// input.
     pub fn rotations(dtypes: &'static [DType]) -> impl Strategy<Value = (Spec, Geometry)> {
         let sizes = prop::collection::vec(prop_oneof![1..9u64, 1..200u64, 1..70_000u64], 2..5)
             .prop_filter("too large", |sizes| sizes.iter().map(|&size| size as f64).product::<f64>() < 1e10);
-        (sizes, 1..4usize, prop::sample::select(dtypes)).prop_map(|(sizes, turn, dtype)| {
-            let axes: Vec<i64> = (0..sizes.len()).map(|axis| ((axis + turn) % sizes.len()) as i64).collect();
+        let row = prop_oneof![3 => Just(1), 1 => 2..20u64];
+        (sizes, 1..4usize, row, prop::sample::select(dtypes)).prop_map(|(mut sizes, turn, row, dtype)| {
+            let mut axes: Vec<i64> = (0..sizes.len()).map(|axis| ((axis + turn) % sizes.len()) as i64).collect();
+            axes.push(sizes.len() as i64);
+            sizes.push(row);
             let turned: Vec<u64> = axes.iter().map(|&axis| sizes[axis as usize]).collect();
             let (x, y) = (Tensor::packed(dtype, &sizes), Tensor::packed(dtype, &turned));
             let strides: Vec<u64> = axes.iter().map(|&axis| x.strides[axis as usize]).collect();
