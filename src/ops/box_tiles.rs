@@ -7,7 +7,7 @@
 use super::few_rows::WALKED;
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param};
 use super::layout::halves;
-use super::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, SECTOR};
+use super::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, RESIDENT_BLOCKS, SECTOR};
 use super::ragged::RAGGED;
 use super::*;
 
@@ -39,6 +39,23 @@ pub struct BoxTiles {
     size: u64,
     /// Whether all ranges of the output begin at packs.
     is_aligned: bool,
+}
+
+/// Part of the number of a box along a dimension.
+#[derive(Debug)]
+struct BoxPart {
+    axis: usize,
+    /// Number of values of the part, and number of boxes from one to the next.
+    count: u64,
+    step: u64,
+}
+
+/// Returns the number of neighbouring tiles, of `tiles`, that blocks take before they go on along the other side, so that the tiles of all
+/// resident blocks are about as long in one tensor as in the other. A tile has `near` contiguous elements along the first side and `far`
+/// along the other.
+pub fn strip(tiles: u64, near: u64, far: u64) -> u64 {
+    let most = (RESIDENT_BLOCKS * far / near).isqrt().clamp(1, tiles);
+    tiles.div_ceil(tiles.div_ceil(most))
 }
 
 /// Ranges of a box that are contiguous in a tensor.
@@ -168,6 +185,25 @@ impl BoxTiles {
         self.all.dims.iter().zip(&self.extent).map(|(dim, extent)| dim.div_ceil(*extent)).collect()
     }
 
+    /// Parts of the numbers of boxes, from the slowest one on, in the order in which blocks take boxes. Blocks that run at the same time access
+    /// long parts of both tensors: boxes that continue the ranges of the output are divided into strips.
+    fn order(&self) -> Vec<BoxPart> {
+        let boxes = self.boxes();
+        let mut axes: Vec<usize> = (0..boxes.len()).filter(|&axis| boxes[axis] > 1).collect();
+        let Some(&written) = axes.last() else { return Vec::new() };
+        let whole = |axis: usize| BoxPart { axis, count: boxes[axis], step: 1 };
+        let read = axes.iter().copied().min_by_key(|&axis| self.all.strides[1][axis]).filter(|&axis| axis != written);
+        let is_divided = boxes.iter().product::<u64>() > RESIDENT_BLOCKS && axes.len() < Dims::MAX;
+        let Some(read) = read.filter(|_| is_divided) else {
+            return axes.into_iter().map(whole).collect();
+        };
+        axes.retain(|&axis| axis != written && axis != read);
+        let count = strip(boxes[written], self.ranges[0].length, self.ranges[1].length);
+        let strips = BoxPart { axis: written, count: boxes[written].div_ceil(count), step: count };
+        let last = [strips, whole(read), BoxPart { axis: written, count, step: 1 }];
+        axes.into_iter().map(whole).chain(last).filter(|part| part.count > 1).collect()
+    }
+
     /// Number of elements of shared memory between two ranges of the input.
     fn pitch(&self) -> u64 {
         self.ranges[1].length.next_multiple_of(PACK / self.size)
@@ -203,30 +239,40 @@ impl BoxTiles {
     pub fn cost(&self, spec: &Spec) -> Cost {
         let y = &spec.outputs[0];
         let instructions = PER_ELEMENT * y.elements() as f64 + PER_PACK * (y.bytes() / PACK) as f64;
-        let blocks = self.boxes().iter().product();
+        let blocks = self.order().iter().map(|part| part.count).product();
         Cost { instructions, exchanges: 1.0, blocks, ..spec.streaming_cost(0.0, self.extent.iter().product()) }
     }
 
     pub fn launch(&self, spec: &Spec) -> Launch {
         let BoxTiles { all, extent, ranges: [written, read], size, .. } = self;
         let (pack, boxes) = (PACK / size, self.boxes());
-        let several: Vec<usize> = (0..boxes.len()).filter(|&axis| boxes[axis] > 1).collect();
-        // Dimensions of which the last box has fewer elements.
-        let partial: Vec<usize> =
-            several.iter().copied().filter(|&axis| !all.dims[axis].is_multiple_of(extent[axis])).collect();
-        let chosen = |of: &dyn Fn(usize) -> u64| several.iter().map(|&axis| of(axis)).collect::<Dims>();
+        let order = self.order();
+        // Dimensions of which the last box has fewer elements, or none.
+        let is_partial = |&axis: &usize| {
+            let counted: u64 = order.iter().filter(|part| part.axis == axis).map(|part| part.count).product();
+            boxes[axis] > 1 && counted * extent[axis] > all.dims[axis]
+        };
+        let partial: Vec<usize> = (0..boxes.len()).filter(is_partial).collect();
+        let chosen = |of: &dyn Fn(usize) -> u64| order.iter().map(|part| of(part.axis) * part.step).collect::<Dims>();
         let mut steps = vec![
             chosen(&|axis| all.strides[0][axis] * extent[axis]),
             chosen(&|axis| all.strides[1][axis] * extent[axis]),
         ];
         steps.extend(partial.iter().map(|&own| chosen(&|axis| if axis == own { extent[axis] } else { 0 })));
         let sets = steps.len();
-        let boxes = Geometry { dims: chosen(&|axis| boxes[axis]), strides: steps };
+        let boxes = Geometry { dims: order.iter().map(|part| part.count).collect(), strides: steps };
         let blocks: u64 = boxes.dims.iter().product();
-        let mut live: String = partial.iter().enumerate().map(|(place, &axis)| {
-            let (dim, extent) = (all.dims[axis], extent[axis]);
-            format!("  const u64 left{axis} = {dim}ull - (u64)at[{}];\n  const u32 live{axis} = left{axis} < {extent} ? (u32)left{axis} : {extent};\n", place + 2)
-        }).collect();
+        let mut live: String = partial
+            .iter()
+            .enumerate()
+            .map(|(place, &axis)| {
+                let (dim, extent, at) = (all.dims[axis], extent[axis], place + 2);
+                format!(
+                    "  if ((u64)at[{at}] >= {dim}ull) return;\n  const u64 left{axis} = {dim}ull - (u64)at[{at}];\n  \
+                 const u32 live{axis} = left{axis} < {extent} ? (u32)left{axis} : {extent};\n"
+                )
+            })
+            .collect();
         for (name, ranges) in [("live_written", written), ("live_read", read)] {
             let last = *ranges.axes.last().expect("a range has a dimension");
             live += &match partial.contains(&last) {
@@ -361,6 +407,13 @@ mod tests {
             let Some(tiles) = BoxTiles::of(&spec, &all) else { return Ok(()) };
             let elements: u64 = tiles.extent.iter().product();
             prop_assert!(elements * tiles.size <= MOST_BYTES && tiles.shared() <= DEFAULT_SHARED);
+            // Parts of numbers reach each box, and a strip at most beyond the last one.
+            for (axis, &boxes) in tiles.boxes().iter().enumerate() {
+                let parts: Vec<BoxPart> = tiles.order().into_iter().filter(|part| part.axis == axis).collect();
+                let last: u64 = parts.iter().map(|part| (part.count - 1) * part.step).sum();
+                let strip = parts.iter().map(|part| part.step).max().unwrap_or(1);
+                prop_assert!((boxes..boxes + strip).contains(&(last + 1)));
+            }
             for (which, ranges) in tiles.ranges.iter().enumerate() {
                 prop_assert_eq!(ranges.length * ranges.count, elements);
                 let last = |axis: &usize| (tiles.extent[*axis] - 1) * all.strides[which][*axis];
