@@ -7,7 +7,7 @@
 use super::few_rows::WALKED;
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param};
 use super::layout::halves;
-use super::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, RESIDENT_BLOCKS, SECTOR};
+use super::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, SECTOR, WARP};
 use super::ragged::RAGGED;
 use super::*;
 
@@ -25,6 +25,11 @@ const WORD: u64 = 4;
 /// NVRTC 13.0 of u8 [10081, 5, 25, 11] by [3, 1, 0, 2], whose threads take 183 for a pack of 16 elements, and 620 for five packs.
 const PER_ELEMENT: f64 = 11.5;
 const PER_PACK: f64 = 124.0;
+/// Instructions that an SM could issue per gathered element beyond those of the gather: neighbouring threads access every fourth bank, so that
+/// an access of a warp takes four cycles, and the instructions for it take 2.9.
+const CONFLICTS: f64 = 4.5;
+/// Instructions of a thread for an element at an end of a range, or for finding that it has none: an estimate.
+const PER_END: f64 = 60.0;
 
 /// Boxes of a transposition.
 #[derive(Debug)]
@@ -39,23 +44,6 @@ pub struct BoxTiles {
     size: u64,
     /// Whether all ranges of the output begin at packs.
     is_aligned: bool,
-}
-
-/// Part of the number of a box along a dimension.
-#[derive(Debug)]
-struct BoxPart {
-    axis: usize,
-    /// Number of values of the part, and number of boxes from one to the next.
-    count: u64,
-    step: u64,
-}
-
-/// Returns the number of neighbouring tiles, of `tiles`, that blocks take before they go on along the other side, so that the tiles of all
-/// resident blocks are about as long in one tensor as in the other. A tile has `near` contiguous elements along the first side and `far`
-/// along the other.
-pub fn strip(tiles: u64, near: u64, far: u64) -> u64 {
-    let most = (RESIDENT_BLOCKS * far / near).isqrt().clamp(1, tiles);
-    tiles.div_ceil(tiles.div_ceil(most))
 }
 
 /// Ranges of a box that are contiguous in a tensor.
@@ -96,6 +84,15 @@ fn order(all: &Geometry, which: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..all.dims.len()).collect();
     order.sort_by_key(|&axis| all.strides[which][axis]);
     order
+}
+
+/// Whether contiguous elements of both tensors are shorter than a pack, and a warp that writes packs in their order reads less than a sector of
+/// neighbouring runs.
+fn has_scattered_runs(all: &Geometry, size: u64) -> bool {
+    let last = all.dims.len() - 1;
+    let Some(near) = (0..last).min_by_key(|&axis| all.strides[1][axis]) else { return false };
+    let between: u64 = all.dims[near + 1..last].iter().product();
+    all.dims[last] * size < PACK && between * SECTOR > WARP * PACK
 }
 
 /// Returns the sizes of a box of at most `room` elements. The shorter one of its contiguous ranges takes the next dimension in turn.
@@ -151,12 +148,12 @@ fn extents(all: &Geometry, room: u64, size: u64) -> Vec<u64> {
 
 impl BoxTiles {
     /// Returns the boxes; `all` has the sizes, and the strides of output and input. `None` for small tensors, if contiguous elements stay
-    /// contiguous in runs of a pack or more, and if the ranges of a box are short in either tensor.
+    /// contiguous and kernels that write rows read them well, and if the ranges of a box are short in either tensor.
     pub fn of(spec: &Spec, all: &Geometry) -> Option<BoxTiles> {
         let (y, size) = (&spec.outputs[0], spec.outputs[0].dtype.size());
         let inner = |which: usize| all.strides[which].iter().position(|&stride| stride == 1);
         let inners = [inner(0)?, inner(1)?];
-        if y.elements() <= WALKED || inners[0] == inners[1] && all.dims[inners[0]] * size >= PACK {
+        if y.elements() <= WALKED || inners[0] == inners[1] && !has_scattered_runs(all, size) {
             return None;
         }
         let divided = |bytes: u64| {
@@ -183,25 +180,6 @@ impl BoxTiles {
     /// Number of boxes along each dimension.
     fn boxes(&self) -> Vec<u64> {
         self.all.dims.iter().zip(&self.extent).map(|(dim, extent)| dim.div_ceil(*extent)).collect()
-    }
-
-    /// Parts of the numbers of boxes, from the slowest one on, in the order in which blocks take boxes. Blocks that run at the same time access
-    /// long parts of both tensors: boxes that continue the ranges of the output are divided into strips.
-    fn order(&self) -> Vec<BoxPart> {
-        let boxes = self.boxes();
-        let mut axes: Vec<usize> = (0..boxes.len()).filter(|&axis| boxes[axis] > 1).collect();
-        let Some(&written) = axes.last() else { return Vec::new() };
-        let whole = |axis: usize| BoxPart { axis, count: boxes[axis], step: 1 };
-        let read = axes.iter().copied().min_by_key(|&axis| self.all.strides[1][axis]).filter(|&axis| axis != written);
-        let is_divided = boxes.iter().product::<u64>() > RESIDENT_BLOCKS && axes.len() < Dims::MAX;
-        let Some(read) = read.filter(|_| is_divided) else {
-            return axes.into_iter().map(whole).collect();
-        };
-        axes.retain(|&axis| axis != written && axis != read);
-        let count = strip(boxes[written], self.ranges[0].length, self.ranges[1].length);
-        let strips = BoxPart { axis: written, count: boxes[written].div_ceil(count), step: count };
-        let last = [strips, whole(read), BoxPart { axis: written, count, step: 1 }];
-        axes.into_iter().map(whole).chain(last).filter(|part| part.count > 1).collect()
     }
 
     /// Number of elements of shared memory between two ranges of the input.
@@ -238,41 +216,40 @@ impl BoxTiles {
 
     pub fn cost(&self, spec: &Spec) -> Cost {
         let y = &spec.outputs[0];
-        let instructions = PER_ELEMENT * y.elements() as f64 + PER_PACK * (y.bytes() / PACK) as f64;
-        let blocks = self.order().iter().map(|part| part.count).product();
-        Cost { instructions, exchanges: 1.0, blocks, ..spec.streaming_cost(0.0, self.extent.iter().product()) }
+        let blocks: u64 = self.boxes().iter().product();
+        let elements = y.elements() as f64;
+        let ends = if self.is_aligned { 0 } else { blocks * self.ranges[0].count * 2 * (PACK / self.size) };
+        let instructions = PER_ELEMENT * elements + PER_PACK * (y.bytes() / PACK) as f64 + PER_END * ends as f64;
+        let conflicts = CONFLICTS * elements;
+        Cost {
+            instructions,
+            conflicts,
+            exchanges: 1.0,
+            blocks,
+            ..spec.streaming_cost(0.0, self.extent.iter().product())
+        }
     }
 
     pub fn launch(&self, spec: &Spec) -> Launch {
         let BoxTiles { all, extent, ranges: [written, read], size, .. } = self;
         let (pack, boxes) = (PACK / size, self.boxes());
-        let order = self.order();
-        // Dimensions of which the last box has fewer elements, or none.
-        let is_partial = |&axis: &usize| {
-            let counted: u64 = order.iter().filter(|part| part.axis == axis).map(|part| part.count).product();
-            boxes[axis] > 1 && counted * extent[axis] > all.dims[axis]
-        };
-        let partial: Vec<usize> = (0..boxes.len()).filter(is_partial).collect();
-        let chosen = |of: &dyn Fn(usize) -> u64| order.iter().map(|part| of(part.axis) * part.step).collect::<Dims>();
+        let several: Vec<usize> = (0..boxes.len()).filter(|&axis| boxes[axis] > 1).collect();
+        // Dimensions of which the last box has fewer elements.
+        let partial: Vec<usize> =
+            several.iter().copied().filter(|&axis| !all.dims[axis].is_multiple_of(extent[axis])).collect();
+        let chosen = |of: &dyn Fn(usize) -> u64| several.iter().map(|&axis| of(axis)).collect::<Dims>();
         let mut steps = vec![
             chosen(&|axis| all.strides[0][axis] * extent[axis]),
             chosen(&|axis| all.strides[1][axis] * extent[axis]),
         ];
         steps.extend(partial.iter().map(|&own| chosen(&|axis| if axis == own { extent[axis] } else { 0 })));
         let sets = steps.len();
-        let boxes = Geometry { dims: order.iter().map(|part| part.count).collect(), strides: steps };
+        let boxes = Geometry { dims: chosen(&|axis| boxes[axis]), strides: steps };
         let blocks: u64 = boxes.dims.iter().product();
-        let mut live: String = partial
-            .iter()
-            .enumerate()
-            .map(|(place, &axis)| {
-                let (dim, extent, at) = (all.dims[axis], extent[axis], place + 2);
-                format!(
-                    "  if ((u64)at[{at}] >= {dim}ull) return;\n  const u64 left{axis} = {dim}ull - (u64)at[{at}];\n  \
-                 const u32 live{axis} = left{axis} < {extent} ? (u32)left{axis} : {extent};\n"
-                )
-            })
-            .collect();
+        let mut live: String = partial.iter().enumerate().map(|(place, &axis)| {
+            let (dim, extent) = (all.dims[axis], extent[axis]);
+            format!("  const u64 left{axis} = {dim}ull - (u64)at[{}];\n  const u32 live{axis} = left{axis} < {extent} ? (u32)left{axis} : {extent};\n", place + 2)
+        }).collect();
         for (name, ranges) in [("live_written", written), ("live_read", read)] {
             let last = *ranges.axes.last().expect("a range has a dimension");
             live += &match partial.contains(&last) {
@@ -407,13 +384,6 @@ mod tests {
             let Some(tiles) = BoxTiles::of(&spec, &all) else { return Ok(()) };
             let elements: u64 = tiles.extent.iter().product();
             prop_assert!(elements * tiles.size <= MOST_BYTES && tiles.shared() <= DEFAULT_SHARED);
-            // Parts of numbers reach each box, and a strip at most beyond the last one.
-            for (axis, &boxes) in tiles.boxes().iter().enumerate() {
-                let parts: Vec<BoxPart> = tiles.order().into_iter().filter(|part| part.axis == axis).collect();
-                let last: u64 = parts.iter().map(|part| (part.count - 1) * part.step).sum();
-                let strip = parts.iter().map(|part| part.step).max().unwrap_or(1);
-                prop_assert!((boxes..boxes + strip).contains(&(last + 1)));
-            }
             for (which, ranges) in tiles.ranges.iter().enumerate() {
                 prop_assert_eq!(ranges.length * ranges.count, elements);
                 let last = |axis: &usize| (tiles.extent[*axis] - 1) * all.strides[which][*axis];

@@ -367,30 +367,23 @@ impl Tiles {
   const u64 first = (u64)blockIdx.x * {rows};
   const u32 live = (u32)(all - first < {rows} ? all - first : {rows});
   Packed held[{each}];
+  u32 lengths[{each}], columns[{each}], places[{each}];
 #pragma unroll
   for (u32 h = 0; h < {each}; h++) {{
     const u32 p = threadIdx.x + h * {BLOCK};
     const E* x = x0;
     u32 own = 0, from = 0, before = 0;
-{choices}    const u32 elements = live * own, i = (p - before) * {pack};
-    if (p >= {packs} || i >= elements) continue;
-    x += first * own + i;
-    if (i + {pack} <= elements) {{
-      held[h] = *(const Packed*)x;
-    }} else {{
-#pragma unroll
-      for (u32 v = 0; v < {pack}; v++) if (i + v < elements) held[h].at[v] = x[v];
-    }}
+{choices}    lengths[h] = own, columns[h] = from, places[h] = (p - before) * {pack};
+    if (p >= {packs}) places[h] = live * own;
+    // A pack never crosses the end of allocated memory.
+    if (places[h] < live * own) held[h] = *(const Packed*)(x + first * own + places[h]);
   }}
 #pragma unroll
   for (u32 h = 0; h < {each}; h++) {{
-    const u32 p = threadIdx.x + h * {BLOCK};
-    const E* x = x0;
-    u32 own = 0, from = 0, before = 0;
-{choices}    const u32 elements = live * own, i = (p - before) * {pack};
-    if (p >= {packs} || i >= elements) continue;
+    const u32 own = lengths[h], i = places[h], elements = live * own;
+    if (i >= elements) continue;
     const u32 row = i / own;
-    u32 column = i - row * own, to = row * {pitch} + from + column;
+    u32 column = i - row * own, to = row * {pitch} + columns[h] + column;
 #pragma unroll
     for (u32 v = 0; v < {pack}; v++) {{
       if (i + v < elements) tile[to] = held[h].at[v];

@@ -1,7 +1,6 @@
 //! Transposition of elements of one or two bytes through shared memory, which threads access in words: each thread loads packs
 //! of two or four rows, and transposes them in registers into words of neighbouring elements of the output.
 
-use super::box_tiles::strip;
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::layout::halves;
 use super::occupancy::{BUSY_BLOCKS, LINE, MOVED_AT_ONCE, RESIDENT_BLOCKS, UNITS, WARP};
@@ -35,6 +34,14 @@ pub struct WordTiles {
     is_aligned: bool,
     /// Type of the offset of an element.
     offset: &'static str,
+}
+
+/// Returns the number of neighbouring tiles, of `tiles`, that blocks take before they go on along the other side, so that the tiles of all
+/// resident blocks are about as long in one tensor as in the other. A tile has `near` contiguous elements along the first side and `far`
+/// along the other.
+fn strip(tiles: u64, near: u64, far: u64) -> u64 {
+    let most = (RESIDENT_BLOCKS * far / near).isqrt().clamp(1, tiles);
+    tiles.div_ceil(tiles.div_ceil(most))
 }
 
 /// Number of elements of a geometry.

@@ -11,27 +11,23 @@ use super::super::kernel::{
     BLOCK, Parameter, bounds, geometry_param, index_type, kernel, launch, param, replaced, u32_param, u64_param,
 };
 use super::super::layout::halves;
-use super::super::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, LARGEST_CLUSTER, RESIDENT_BLOCKS, UNITS, share};
+use super::super::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, LARGEST_CLUSTER, UNITS, share};
 use super::kernel::{EACH, Lines, MAX_PACK, PER_PACK, definitions};
 use super::look_back::Totals;
 use super::*;
 
 /// Maximum number of packs that a thread holds in registers.
 const PACKS: u64 = 16;
-/// Maximum number of bytes of a line that a thread holds in registers, for numbers of up to four bytes; twice as many for those of eight, and
-/// for tiles of several waves, whose blocks then read fewer totals.
+/// Maximum number of bytes of a line that a thread holds in registers, for numbers of up to four bytes; twice as many for those of eight.
 const BYTES: u64 = 64;
-
-/// Minimum number of waves of tiles of up to [`BYTES`] per thread for which tiles are larger.
-const WAVES: u64 = 4;
 
 /// Maximum number of packs per thread of a line that one block scans; longer lines are divided into tiles.
 const LONG: u64 = 8;
 
 /// Number of tiles whose totals are combined to the total of a group, which later tiles read.
 const GROUP: u64 = 64;
-/// Minimum distance of a tile to the groups whose totals it reads, in tiles of up to [`BYTES`] per thread. Tiles at this distance have usually
-/// ended, so that no block waits for a group's total.
+/// Minimum distance of a tile to the groups whose totals it reads, in tiles. Tiles at this distance have usually ended,
+/// so that no block waits for a group's total.
 const FAR: u64 = 960;
 
 /// Maximum length of a line that a cluster scans. More SMs read longer lines faster than those of a cluster.
@@ -95,9 +91,6 @@ impl Tiles {
             return Some(Tiles { lines, pack, leads, packs, count: LARGEST_CLUSTER, threads, clusters: true });
         }
         // Smaller tiles if there are few.
-        let of_tile = block * pack * most;
-        let has_waves = size < 8 && lines.count * lines.length >= WAVES * RESIDENT_BLOCKS * of_tile;
-        let most = if has_waves { 2 * most } else { most };
         let packs = (lines.count * lines.length / (BUSY_BLOCKS * block * pack)).clamp(1, most);
         let count = reach.div_ceil(block * pack * packs);
         Some(Tiles { lines, pack, leads, packs, count, threads: block, clusters: false })
@@ -106,11 +99,6 @@ impl Tiles {
     /// Returns the number of published totals: of the tiles of all lines, and of groups of tiles.
     fn totals(&self) -> [u64; 2] {
         [self.count, self.count.div_ceil(GROUP)].map(|each| self.lines.count * each)
-    }
-
-    /// Number of bytes of a line that a thread holds.
-    fn bytes_of_a_thread(&self, spec: &Spec) -> u64 {
-        self.packs * self.pack * spec.inputs[0].dtype.size()
     }
 
     fn published(&self, spec: &Spec) -> Totals {
@@ -166,8 +154,7 @@ impl Tiles {
             return self.cluster_launches(scan, &before, &params, &text);
         }
         let before = format!(
-            "{before}#define GROUP {GROUP}\n#define FAR {}\n#define AHEAD {AHEAD}\n{}{AWAITED}",
-            FAR.min(FAR * BYTES / self.bytes_of_a_thread(spec)),
+            "{before}#define GROUP {GROUP}\n#define FAR {FAR}\n#define AHEAD {AHEAD}\n{}{AWAITED}",
             totals.text()
         );
         let body = text(&[TILE, OF_GROUPS, LOOK_BACK, RESULTS, LAST_OF_GROUP]);
