@@ -366,27 +366,24 @@ impl Tiles {
   E* tile = packs[0].at;
   const u64 first = (u64)blockIdx.x * {rows};
   const u32 live = (u32)(all - first < {rows} ? all - first : {rows});
-  Packed held[{each}];
-  u32 lengths[{each}], columns[{each}], places[{each}];
-#pragma unroll
-  for (u32 h = 0; h < {each}; h++) {{
-    const u32 p = threadIdx.x + h * {BLOCK};
+  for (u32 p = threadIdx.x; p < {packs}; p += {BLOCK}) {{
     const E* x = x0;
     u32 own = 0, from = 0, before = 0;
-{choices}    lengths[h] = own, columns[h] = from, places[h] = (p - before) * {pack};
-    if (p >= {packs}) places[h] = live * own;
-    // A pack never crosses the end of allocated memory.
-    if (places[h] < live * own) held[h] = *(const Packed*)(x + first * own + places[h]);
-  }}
-#pragma unroll
-  for (u32 h = 0; h < {each}; h++) {{
-    const u32 own = lengths[h], i = places[h], elements = live * own;
+{choices}    const u32 elements = live * own;
+    u32 i = (p - before) * {pack}, row = i / own, column = i - row * own;
     if (i >= elements) continue;
-    const u32 row = i / own;
-    u32 column = i - row * own, to = row * {pitch} + columns[h] + column;
+    x += first * own + i;
+    Packed held;
+    if (i + {pack} <= elements) {{
+      held = *(const Packed*)x;
+    }} else {{
+#pragma unroll
+      for (u32 v = 0; v < {pack}; v++) if (i + v < elements) held.at[v] = x[v];
+    }}
+    u32 to = row * {pitch} + from + column;
 #pragma unroll
     for (u32 v = 0; v < {pack}; v++) {{
-      if (i + v < elements) tile[to] = held[h].at[v];
+      if (i + v < elements) tile[to] = held.at[v];
       to++;
       if (++column == own) {{
         column = 0;
@@ -405,7 +402,6 @@ impl Tiles {
   }}
 "#,
             shared = (rows * pitch).div_ceil(pack),
-            each = packs.div_ceil(u64::from(BLOCK)),
         );
         launch("concat_tiled", &before, &params, &body, all.div_ceil(rows), BLOCK)
     }
