@@ -7,7 +7,7 @@
 use super::few_rows::WALKED;
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param};
 use super::layout::halves;
-use super::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, SECTOR};
+use super::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, SECTOR, WARP};
 use super::ragged::RAGGED;
 use super::*;
 
@@ -25,6 +25,11 @@ const WORD: u64 = 4;
 /// NVRTC 13.0 of u8 [10081, 5, 25, 11] by [3, 1, 0, 2], whose threads take 183 for a pack of 16 elements, and 620 for five packs.
 const PER_ELEMENT: f64 = 11.5;
 const PER_PACK: f64 = 124.0;
+/// Instructions that an SM could issue per gathered element beyond those of the gather: neighbouring threads access every fourth bank, so that
+/// an access of a warp takes four cycles, and the instructions for it take 2.9.
+const CONFLICTS: f64 = 4.5;
+/// Instructions of a thread for an element at an end of a range, or for finding that it has none: an estimate.
+const PER_END: f64 = 60.0;
 
 /// Boxes of a transposition.
 #[derive(Debug)]
@@ -81,6 +86,15 @@ fn order(all: &Geometry, which: usize) -> Vec<usize> {
     order
 }
 
+/// Whether contiguous elements of both tensors are shorter than a pack, and a warp that writes packs in their order reads less than a sector of
+/// neighbouring runs.
+fn has_scattered_runs(all: &Geometry, size: u64) -> bool {
+    let last = all.dims.len() - 1;
+    let Some(near) = (0..last).min_by_key(|&axis| all.strides[1][axis]) else { return false };
+    let between: u64 = all.dims[near + 1..last].iter().product();
+    all.dims[last] * size < PACK && between * SECTOR > WARP * PACK
+}
+
 /// Returns the sizes of a box of at most `room` elements. The shorter one of its contiguous ranges takes the next dimension in turn.
 fn extents(all: &Geometry, room: u64, size: u64) -> Vec<u64> {
     let mut extent = vec![1; all.dims.len()];
@@ -134,11 +148,12 @@ fn extents(all: &Geometry, room: u64, size: u64) -> Vec<u64> {
 
 impl BoxTiles {
     /// Returns the boxes; `all` has the sizes, and the strides of output and input. `None` for small tensors, if contiguous elements stay
-    /// contiguous, and if the ranges of a box are short in either tensor.
+    /// contiguous and kernels that write rows read them well, and if the ranges of a box are short in either tensor.
     pub fn of(spec: &Spec, all: &Geometry) -> Option<BoxTiles> {
         let (y, size) = (&spec.outputs[0], spec.outputs[0].dtype.size());
         let inner = |which: usize| all.strides[which].iter().position(|&stride| stride == 1);
-        if y.elements() <= WALKED || inner(0)? == inner(1)? {
+        let inners = [inner(0)?, inner(1)?];
+        if y.elements() <= WALKED || inners[0] == inners[1] && !has_scattered_runs(all, size) {
             return None;
         }
         let divided = |bytes: u64| {
@@ -201,9 +216,18 @@ impl BoxTiles {
 
     pub fn cost(&self, spec: &Spec) -> Cost {
         let y = &spec.outputs[0];
-        let instructions = PER_ELEMENT * y.elements() as f64 + PER_PACK * (y.bytes() / PACK) as f64;
-        let blocks = self.boxes().iter().product();
-        Cost { instructions, exchanges: 1.0, blocks, ..spec.streaming_cost(0.0, self.extent.iter().product()) }
+        let blocks: u64 = self.boxes().iter().product();
+        let elements = y.elements() as f64;
+        let ends = if self.is_aligned { 0 } else { blocks * self.ranges[0].count * 2 * (PACK / self.size) };
+        let instructions = PER_ELEMENT * elements + PER_PACK * (y.bytes() / PACK) as f64 + PER_END * ends as f64;
+        let conflicts = CONFLICTS * elements;
+        Cost {
+            instructions,
+            conflicts,
+            exchanges: 1.0,
+            blocks,
+            ..spec.streaming_cost(0.0, self.extent.iter().product())
+        }
     }
 
     pub fn launch(&self, spec: &Spec) -> Launch {

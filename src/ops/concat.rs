@@ -53,6 +53,7 @@ impl Operation for Concat {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
+        let spec = &widened(spec);
         if let Some(tiles) = Tiles::of(spec) {
             let elements = spec.outputs[0].elements();
             let instructions = PER_ELEMENT * elements as f64;
@@ -91,6 +92,7 @@ impl Operation for Concat {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let spec = &widened(spec);
         if let Some(tiles) = Tiles::of(spec) {
             return vec![tiles.launch(spec)];
         }
@@ -143,6 +145,23 @@ fn is_whole(spec: &Spec, bytes: u64) -> bool {
     spec.inputs.iter().all(|x| (x.bytes() / all.max(1)).is_multiple_of(bytes))
 }
 
+/// Returns the operation with the largest elements that divide the rows of all inputs, if all tensors are flat. Larger elements take fewer
+/// instructions.
+fn widened(spec: &Spec) -> Spec {
+    let (axis, (all, _)) = (along(spec), rows(spec));
+    let mut wide = spec.clone();
+    let bytes_of_row = |tensor: &Tensor| tensor.bytes() / all.max(1);
+    let is_wider = |dtype: &DType| is_flat(spec) && dtype.size() > spec.outputs[0].dtype.size();
+    let Some(dtype) = layout::moved_type(spec.inputs.iter().map(bytes_of_row)).filter(is_wider) else { return wide };
+    for tensor in wide.inputs.iter_mut().chain(&mut wide.outputs) {
+        let row = bytes_of_row(tensor) / dtype.size();
+        tensor.dims.set(axis, row);
+        (axis + 1..tensor.dims.len()).for_each(|inner| tensor.dims.set(inner, 1));
+        *tensor = Tensor { dtype, strides: tensor.dims.contiguous_strides(), ..*tensor };
+    }
+    wide
+}
+
 /// Number of elements in 16 bytes, which a thread writes at once.
 fn pack(spec: &Spec) -> u64 {
     16 / spec.outputs[0].dtype.size()
@@ -163,17 +182,21 @@ const PER_INPUT: f64 = 4.0;
 const MIN_PACKS: u64 = 4096;
 
 /// Whether threads write packs of 16 bytes of the output, with elements of any inputs, because elementwise copies of
-/// each input would write smaller packs.
+/// each input would write smaller packs: rows are not whole packs, or an input is small.
 fn is_in_packs(spec: &Spec) -> bool {
     let (_, row) = rows(spec);
-    spec.outputs[0].elements() >= MIN_PACKS * pack(spec) && row >= pack(spec) && is_flat(spec) && !is_whole(spec, 16)
+    let is_small = |x: &Tensor| x.elements() < walk::ENOUGH_BLOCKS * u64::from(BLOCK) * pack(spec);
+    spec.outputs[0].elements() >= MIN_PACKS * pack(spec)
+        && row >= pack(spec)
+        && is_flat(spec)
+        && (!is_whole(spec, 16) || spec.inputs.iter().any(is_small))
 }
 
 /// Returns the division of each input's rows among groups of threads, if all rows are long enough for groups. The groups of all inputs have
 /// equal numbers of threads, and of packs of each.
 fn row_groups(spec: &Spec) -> Option<Vec<RowGroups>> {
     let (all, _) = rows(spec);
-    if !is_in_packs(spec) {
+    if !is_in_packs(spec) || is_whole(spec, 16) {
         return None;
     }
     let lengths = || spec.inputs.iter().map(|x| x.elements() / all.max(1));

@@ -2,6 +2,7 @@
 
 use super::layout::collapse;
 use super::occupancy::gap_bytes;
+use super::stream::MovedRows;
 use super::*;
 
 /// `copy(src -> dst)`.
@@ -275,15 +276,15 @@ fn by_kernel(spec: &Spec) -> bool {
     }
 }
 
-/// Work of the elementwise kernel that makes the copy; none if another kernel or the runtime makes it.
+/// Work of the kernel that makes the copy; none if a kernel copies pages or the runtime makes it.
 fn work(spec: &Spec) -> walk::Work {
     let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
     if pages::indices(&spec.attrs).is_some() || !by_kernel(spec) {
         return walk::Work::default();
     }
     let (dims, strides) = walk(source, target).expect("a way was found along it");
-    match stream::moved("copy", spec, dims, &strides) {
-        Some(_) => walk::Work::default(),
+    match MovedRows::of(spec, dims, &strides) {
+        Some(rows) => rows.work(spec),
         None => walk::work(&[walk::task(&Expression::identity(), dims, &strides, spec)]),
     }
 }
@@ -315,7 +316,8 @@ fn launch(spec: &Spec, way: CopyMethod) -> Launch {
         CopyMethod::Engine(copy) => Launch::Copy(copy),
         CopyMethod::Kernel => {
             let (dims, strides) = walk(source, target).expect("a way was found along it");
-            stream::moved("copy", spec, dims, &strides)
+            MovedRows::of(spec, dims, &strides)
+                .map(|rows| rows.launch("copy", spec))
                 .unwrap_or_else(|| walk::launch("copy", &Expression::identity(), dims, &strides, spec))
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::base::Dims;
 
-use super::{Geometry, Tensor};
+use super::{DType, Geometry, Tensor};
 
 /// Returns the contiguous runs of a tensor: their length, and the offset of each from the first element, both in
 /// elements.
@@ -134,6 +134,13 @@ pub fn offsets(dims: Dims, strides: Dims) -> impl Iterator<Item = u64> {
 /// try them. `most` is a power of two.
 pub fn halves(most: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(most), |size| (*size > 1).then_some(size / 2))
+}
+
+/// Returns the largest type of elements of which these numbers of bytes are multiples, for kernels that only move bytes. `None` for
+/// multiples of a pack of 16 bytes, which all kernels move at once.
+pub fn moved_type(bytes: impl IntoIterator<Item = u64>) -> Option<DType> {
+    let zeros = bytes.into_iter().map(u64::trailing_zeros).min()?;
+    [DType::U8, DType::F16, DType::I32, DType::I64].get(zeros as usize).copied()
 }
 
 /// Number of packs that contain elements of a row of `length` elements. With `ragged`, the row may begin inside a pack.

@@ -53,10 +53,11 @@ impl Operation for Gather {
         let once = bytes / count.max(1) * count.min(spec.inputs[0].dims[0]);
         let rows = |bytes| Traffic::of(spec.inputs[0].space, bytes);
         let columns = Columns::of(&spec.outputs[0], spec.inputs[1].dims.len(), &spec.inputs[0], 1);
-        let (blocks, instructions) = match (stream(spec, &columns), row_groups(spec, &columns)) {
-            (Some(stream), _) => (stream.blocks(), 0.0),
-            (None, Some(groups)) => (groups.blocks(), groups.instructions()),
-            (None, None) => (row_packs(spec, &columns).blocks(), 0.0),
+        // A thread loads an index, and then elements of the row that it selects.
+        let (blocks, instructions, waits) = match (stream(spec, &columns), row_groups(spec, &columns)) {
+            (Some(stream), _) => (stream.blocks(), stream.instructions(PER_INDEX), stream.rows_of_a_thread()),
+            (None, Some(groups)) => (groups.blocks(), groups.instructions(), 1),
+            (None, None) => (row_packs(spec, &columns).blocks(), 0.0, 1),
         };
         Cost {
             read: rows(once) + Spec::bytes_of(&spec.inputs[1..]),
@@ -67,8 +68,7 @@ impl Operation for Gather {
             blocks,
             instructions,
             share: 4,
-            // A thread loads an index, and then elements of the row that it selects.
-            waits: 1.0,
+            waits: waits as f64,
             ..Cost::default()
         }
     }
@@ -168,6 +168,9 @@ const GATHER_ROWS: &str = r#"  const Place group = (Place)(GLOBAL_INDEX / LANES)
   const bool exists = index >= 0 && (u64)index < rows;
   copy_row(y + at[0], x + (exists ? index : 0) * (i64)sx, exists, (u32)n, (u32)(group - row * CHUNKS), threadIdx.x % LANES);
 "#;
+
+/// Instructions of a thread that finds the row selected by an index.
+const PER_INDEX: f64 = 30.0;
 
 /// Kernel text that finds the row selected by an index.
 const INDEXED: &str = "    i64 index = (i64)i[outer.offset(which, 1)];\n    inside = index >= 0 && (u64)index < rows;\n    \

@@ -13,7 +13,7 @@ pub struct Pad;
 /// Instructions of a thread per pack: for elements of less than four bytes, and for larger ones.
 const PER_PACK: [f64; 2] = [180.0, 100.0];
 
-/// Instructions of a thread per pack if each pack belongs to the input or to the border as a whole.
+/// Instructions of a thread per pack if each pack belongs to the input or to the border as a whole, and per pack of the border.
 const PER_WHOLE_PACK: f64 = 45.0;
 /// Instructions of a thread per pack of an output with short rows.
 const PER_SHORT_PACK: f64 = 60.0;
@@ -93,7 +93,10 @@ impl Operation for Pad {
             false if merged.has_whole_packs() => PER_WHOLE_PACK,
             false => PER_PACK[usize::from(spec.outputs[0].dtype.size() >= LARGE)],
         };
-        let instructions = per_pack * packs as f64;
+        // Packs with elements of the input: an input row has parts of two packs at its ends.
+        let rows = merged.x.elements() / merged.x.dims.last().copied().unwrap_or(1).max(1);
+        let read = (merged.x.elements() / merged.pack() + rows).min(packs);
+        let instructions = per_pack * read as f64 + PER_WHOLE_PACK.min(per_pack) * (packs - read) as f64;
         Cost { instructions, ..spec.streaming_cost(0.0, merged.pack() * u64::from(BLOCK)) }
     }
 

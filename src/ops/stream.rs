@@ -4,7 +4,7 @@
 //! any alignment.
 
 use super::kernel::{BLOCK, Parameter, bounds, c_type, geometry_param, index_type, param, u64_param};
-use super::occupancy::LINE;
+use super::occupancy::{LINE, SECTOR, sectors_of};
 use super::ragged::RAGGED;
 use super::walk::ENOUGH_BLOCKS;
 use super::*;
@@ -21,6 +21,13 @@ pub struct RowDivision {
     /// How threads read the elements.
     reads: RowReads,
 }
+
+/// Instructions of a thread: per pack that it reads of a row, of small elements and of others; per single element; and others.
+const PER_HELD: [f64; 2] = [70.0, 35.0];
+const PER_ELEMENT: f64 = 12.0;
+const PER_THREAD: f64 = 40.0;
+/// Instructions per dimension for the address of a row, by a division.
+const PER_DIMENSION: f64 = 20.0;
 
 /// How the threads of a [`RowDivision`] read elements.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +64,26 @@ impl RowDivision {
         self.total.div_ceil(self.pack * u64::from(BLOCK)).max(1)
     }
 
+    /// Number of rows whose elements a thread reads one after the other.
+    pub fn rows_of_a_thread(&self) -> u64 {
+        match self.reads {
+            RowReads::Packs => 2,
+            RowReads::Elements => 1 + self.pack.div_ceil(self.length),
+            RowReads::Spread => 1,
+        }
+    }
+
+    /// Number of instructions of all threads, which take `per_row` to find a row.
+    pub fn instructions(&self, per_row: f64) -> f64 {
+        let (pack, rows) = (self.pack as f64, self.rows_of_a_thread() as f64);
+        let of_a_thread = match self.reads {
+            RowReads::Packs => rows * (per_row + PER_HELD[usize::from(self.pack <= 4)]),
+            RowReads::Elements => rows * per_row + PER_ELEMENT * pack,
+            RowReads::Spread => (per_row + PER_ELEMENT) * pack,
+        };
+        (of_a_thread + PER_THREAD) * (self.total as f64 / pack)
+    }
+
     /// Returns the kernel with this name; `output` and `input` are operand numbers.
     pub fn launch(&self, name: &str, spec: &Spec, (output, input): (u8, u8), row: RowText) -> Launch {
         let dtype = c_type(spec.outputs[0].dtype);
@@ -84,36 +111,67 @@ impl RowDivision {
     }
 }
 
-/// Returns the kernel that copies operand 0 to operand 1 with these strides, if packs of one tensor are unaligned in
-/// the other. `None` if the output has gaps, is small, or if the elementwise kernel moves aligned packs as well.
-pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option<Launch> {
-    let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
-    let all = layout::by_output(dims, strides);
-    let (last, lead) = match (all.dims.split_last(), all.strides[1].last()) {
-        (Some((&last, lead)), Some(1)) => (last, lead.len()),
-        (_, Some(_)) => (1, all.dims.len()),
-        _ => return None,
-    };
-    let outer = Geometry { dims: all.dims.part(..lead), strides: vec![all.strides[1].part(..lead)] };
-    let pack = 16 / y.dtype.size();
-    let begins = x.align >= 16 && outer.strides[0].iter().all(|stride| stride.is_multiple_of(pack));
-    let walks = begins && (lead == 0 || last.is_multiple_of(pack));
-    // A walk moves single elements of a small output as fast.
-    if walks || last == 1 || y.elements() < pack * u64::from(BLOCK) * ENOUGH_BLOCKS {
-        return None;
+/// A copy to a contiguous output by a [`RowDivision`].
+pub struct MovedRows {
+    division: RowDivision,
+    /// The rows, with the strides of the input.
+    outer: Geometry,
+}
+
+impl MovedRows {
+    /// Returns the copy of operand 0 to operand 1 with these strides, if packs of one tensor are unaligned in the other. `None` if the output
+    /// has gaps, is small, or if the elementwise kernel moves aligned packs as well.
+    pub fn of(spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option<MovedRows> {
+        let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
+        let all = layout::by_output(dims, strides);
+        let (last, lead) = match (all.dims.split_last(), all.strides[1].last()) {
+            (Some((&last, lead)), Some(1)) => (last, lead.len()),
+            (_, Some(_)) => (1, all.dims.len()),
+            _ => return None,
+        };
+        let outer = Geometry { dims: all.dims.part(..lead), strides: vec![all.strides[1].part(..lead)] };
+        let pack = 16 / y.dtype.size();
+        let begins = x.align >= 16 && outer.strides[0].iter().all(|stride| stride.is_multiple_of(pack));
+        let walks = begins && (lead == 0 || last.is_multiple_of(pack));
+        // A walk moves single elements of a small output as fast.
+        if walks || last == 1 || y.elements() < pack * u64::from(BLOCK) * ENOUGH_BLOCKS {
+            return None;
+        }
+        let is_near = outer.strides[0].last().is_some_and(|stride| stride * y.dtype.size() < LINE);
+        let reads = match last < pack {
+            true if is_near => RowReads::Spread,
+            true => RowReads::Elements,
+            false => RowReads::Packs,
+        };
+        Some(MovedRows { division: RowDivision::of(y, last, reads)?, outer })
     }
-    let is_near = outer.strides[0].last().is_some_and(|stride| stride * y.dtype.size() < LINE);
-    let reads = match last < pack {
-        true if is_near => RowReads::Spread,
-        true => RowReads::Elements,
-        false => RowReads::Packs,
-    };
-    let stream = RowDivision::of(y, last, reads)?;
-    let (params, text) = match last < pack {
-        true => (Vec::new(), constant_rows(&outer)),
-        false => (vec![geometry_param("outer", &outer)], "    return x + outer.offset(which, 0);\n".to_owned()),
-    };
-    Some(stream.launch(name, spec, (1, 0), RowText { params, text: &text }))
+
+    /// Work of the kernel.
+    pub fn work(&self, spec: &Spec) -> walk::Work {
+        let y = &spec.outputs[0];
+        let (length, bytes) = (self.division.length, self.division.length * y.dtype.size());
+        // Neighbouring rows share sectors.
+        let apart = self.outer.strides[0]
+            .last()
+            .map_or(f64::INFINITY, |stride| (stride * y.dtype.size()) as f64 / SECTOR as f64);
+        let read = (self.division.total / length) as f64 * sectors_of(bytes).min(apart);
+        walk::Work {
+            sectors: read + (y.bytes() / SECTOR) as f64,
+            instructions: self.division.instructions(PER_DIMENSION * self.outer.dims.len() as f64),
+            blocks: self.division.blocks(),
+        }
+    }
+
+    /// Returns the kernel with this name.
+    pub fn launch(&self, name: &str, spec: &Spec) -> Launch {
+        let (params, text) = match self.division.reads {
+            RowReads::Packs => {
+                (vec![geometry_param("outer", &self.outer)], "    return x + outer.offset(which, 0);\n".to_owned())
+            }
+            RowReads::Elements | RowReads::Spread => (Vec::new(), constant_rows(&self.outer)),
+        };
+        self.division.launch(name, spec, (1, 0), RowText { params, text: &text })
+    }
 }
 
 /// Returns kernel text that finds an input row by divisions by constants. A pack of short rows needs several divisions,

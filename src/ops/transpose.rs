@@ -2,6 +2,7 @@
 
 use super::box_tiles::BoxTiles;
 use super::few_rows::FewRows;
+use super::stream::MovedRows;
 use super::word_tiles::WordTiles;
 use super::*;
 
@@ -62,8 +63,9 @@ impl Operation for Transpose {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let (dims, strides) = moved(spec);
-        let all = layout::by_output(dims, &strides);
+        let (spec, dims, strides) = &moved(spec);
+        let dims = *dims;
+        let all = layout::by_output(dims, strides);
         if let Some(rows) = FewRows::of(spec, &all) {
             return rows.cost(spec);
         }
@@ -73,9 +75,9 @@ impl Operation for Transpose {
         if let Some(tiles) = BoxTiles::of(spec, &all) {
             return tiles.cost(spec);
         }
-        let walk::Work { sectors, instructions, .. } = match stream::moved("transpose", spec, dims, &strides) {
-            Some(_) => walk::Work::default(),
-            None => walk::work(&[walk::task(&Expression::identity(), dims, &strides, spec)]),
+        let walk::Work { sectors, instructions, .. } = match MovedRows::of(spec, dims, strides) {
+            Some(rows) => rows.work(spec),
+            None => walk::work(&[walk::task(&Expression::identity(), dims, strides, spec)]),
         };
         Cost { sectors, instructions, ..spec.streaming_cost(0.0, 1024) }
     }
@@ -90,14 +92,15 @@ impl Operation for Transpose {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let (dims, strides) = moved(spec);
-        let all = layout::by_output(dims, &strides);
+        let (spec, dims, strides) = &moved(spec);
+        let dims = *dims;
+        let all = layout::by_output(dims, strides);
         let of_few = FewRows::of(spec, &all).map(|rows| rows.launch(spec));
         let launch = of_few
             .or_else(|| Some(WordTiles::of(spec, &all)?.launch(spec)))
             .or_else(|| Some(BoxTiles::of(spec, &all)?.launch(spec)))
-            .or_else(|| stream::moved("transpose", spec, dims, &strides));
-        vec![launch.unwrap_or_else(|| walk::launch("transpose", &Expression::identity(), dims, &strides, spec))]
+            .or_else(|| Some(MovedRows::of(spec, dims, strides)?.launch("transpose", spec)));
+        vec![launch.unwrap_or_else(|| walk::launch("transpose", &Expression::identity(), dims, strides, spec))]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -106,9 +109,29 @@ impl Operation for Transpose {
     }
 }
 
-/// Returns the sizes of the output, and the strides of the output and of the input along these dimensions.
-fn moved(spec: &Spec) -> (Dims, [Dims; 2]) {
+/// Returns the operation with the largest elements that divide its contiguous runs, the sizes of its output, and the strides of the output and
+/// of the input along these dimensions.
+fn moved(spec: &Spec) -> (Spec, Dims, [Dims; 2]) {
     let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
     let strides = permutation(&spec.attrs, x.dims.len()).iter().map(|&axis| x.strides[axis]).collect();
-    (y.dims, [y.strides, strides])
+    let unchanged = (spec.clone(), y.dims, [y.strides, strides]);
+    let Geometry { mut dims, mut strides } = layout::by_output(y.dims, &unchanged.2);
+    let last = dims.len().saturating_sub(1);
+    if dims.is_empty() || strides.iter().any(|strides| strides[last] != 1) {
+        return unchanged;
+    }
+    let size = y.dtype.size();
+    let distances = strides.iter().flat_map(|strides| strides[..last].to_vec());
+    let bytes = distances.chain([dims[last]]).map(|elements| elements * size);
+    let wider = layout::moved_type(bytes.chain([x.align, y.align].map(u64::from))).filter(|dtype| dtype.size() > size);
+    let Some(dtype) = wider else { return unchanged };
+    let each = dtype.size() / size;
+    dims.set(last, dims[last] / each);
+    for strides in &mut strides {
+        (0..last).for_each(|axis| strides.set(axis, strides[axis] / each));
+    }
+    let mut wide = spec.clone();
+    wide.outputs[0] = Tensor { dtype, dims, strides: strides[0], ..*y };
+    wide.inputs[0] = Tensor { dtype, dims, strides: strides[1], ..*x };
+    (wide, dims, [strides[0], strides[1]])
 }

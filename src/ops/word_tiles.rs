@@ -3,7 +3,7 @@
 
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::layout::halves;
-use super::occupancy::{BUSY_BLOCKS, LINE, MOVED_AT_ONCE, UNITS, WARP};
+use super::occupancy::{BUSY_BLOCKS, LINE, MOVED_AT_ONCE, RESIDENT_BLOCKS, UNITS, WARP};
 use super::ragged::RAGGED;
 use super::*;
 
@@ -34,6 +34,14 @@ pub struct WordTiles {
     is_aligned: bool,
     /// Type of the offset of an element.
     offset: &'static str,
+}
+
+/// Returns the number of neighbouring tiles, of `tiles`, that blocks take before they go on along the other side, so that the tiles of all
+/// resident blocks are about as long in one tensor as in the other. A tile has `near` contiguous elements along the first side and `far`
+/// along the other.
+fn strip(tiles: u64, near: u64, far: u64) -> u64 {
+    let most = (RESIDENT_BLOCKS * far / near).isqrt().clamp(1, tiles);
+    tiles.div_ceil(tiles.div_ceil(most))
 }
 
 /// Number of elements of a geometry.
@@ -104,9 +112,26 @@ impl WordTiles {
         [length(&self.read).div_ceil(self.tile[0]), length(&self.written).div_ceil(self.tile[1])]
     }
 
-    /// Number of blocks of the kernel.
+    /// Number of blocks of the kernel, some of which may have no tile.
     fn blocks(&self) -> u64 {
-        length(&self.others).div_ceil(self.several) * self.tiles().iter().product::<u64>()
+        let [strip, strips, far] = self.strips();
+        length(&self.others).div_ceil(self.several) * strip * strips * far
+    }
+
+    /// Whether neighbouring blocks take tiles along the side that is contiguous in the output, so that tiles that share sectors are processed
+    /// at about the same time.
+    fn is_down(&self) -> bool {
+        let [read, written] = self.tiles();
+        written < read && !self.is_aligned
+    }
+
+    /// Number of tiles of a strip, in which neighbouring blocks take neighbouring tiles; of strips; and of tiles along the other side.
+    fn strips(&self) -> [u64; 3] {
+        let (near, far) = if self.is_down() { (1, 0) } else { (0, 1) };
+        let tiles = self.tiles();
+        let is_large = tiles[0] * tiles[1] > RESIDENT_BLOCKS;
+        let strip = if is_large { strip(tiles[near], self.tile[near], self.tile[far]) } else { tiles[near] };
+        [strip, tiles[near].div_ceil(strip), tiles[far]]
     }
 
     /// Number of words of shared memory between packs of rows. Neighbouring threads store words of neighbouring packs, which then
@@ -128,8 +153,7 @@ impl WordTiles {
         let (columns, group) = (tr / pack, u64::from(BLOCK) / self.several);
         let pad = self.pad();
         let pitch = tw / rows;
-        // Tiles that share sectors are processed at about the same time.
-        let is_down = tiles_written < tiles_read && !self.is_aligned;
+        let [strip, strips, far_tiles] = self.strips();
         // Rows of a tile that follow each other in the output are written as one.
         let width = length(&self.written);
         let is_flat = !self.is_aligned && *self.read.strides[0] == [width] && tiles_written == 1;
@@ -144,8 +168,10 @@ impl WordTiles {
             u64_param("count", length(&self.others)),
             u64_param("length_read", length(&self.read)),
             u64_param("length_written", width),
-            u64_param("near_tiles", if is_down { tiles_written } else { tiles_read }),
-            u64_param("far_tiles", if is_down { tiles_read } else { tiles_written }),
+            u64_param("near_tiles", if self.is_down() { tiles_written } else { tiles_read }),
+            u64_param("far_tiles", far_tiles),
+            u64_param("strip", strip),
+            u64_param("strips", strips),
         ];
         let before = format!(
             "{}typedef {element} E;\n#define V {pack}\n#define ROWS {rows}\n#define TR {tr}\n#define TW {tw}\n#define COLUMNS {columns}\n\
@@ -154,7 +180,7 @@ impl WordTiles {
             bounds(BLOCK),
             self.several,
             (columns * tw / rows).div_ceil(group),
-            u32::from(is_down),
+            u32::from(self.is_down()),
             u32::from(self.is_aligned),
             if is_flat { width } else { 0 },
             table(&self.read),
@@ -185,9 +211,10 @@ const BODY: &str = r#"  const u32 own = threadIdx.x % GROUP, group = threadIdx.x
   __shared__ Pack<u32, 4> tiles[SEVERAL][(4 + TR * PITCH + COLUMNS * PAD + 4) / 4];
   Pack<u32, 4>* const packs = tiles[group];
   u32* const words = (u32*)packs + 4;
-  const Index block = (Index)blockIdx.x, strip = block / (Index)near_tiles, first = strip / (Index)far_tiles;
+  const Index block = (Index)blockIdx.x, rest = block / (Index)strip, column = rest / (Index)far_tiles, first = column / (Index)strips;
   const Index which = first * SEVERAL + group;
-  const u64 near = block - strip * (Index)near_tiles, far = strip - first * (Index)far_tiles;
+  const u64 near = (column - first * (Index)strips) * (Index)strip + (block - rest * (Index)strip), far = rest - column * (Index)far_tiles;
+  if (near >= near_tiles) return;
   const u64 r0 = (DOWN ? far : near) * TR, w0 = (DOWN ? near : far) * TW;
   u32 live_r = (u32)(length_read - r0 < TR ? length_read - r0 : TR);
   u32 live_w = (u32)(length_written - w0 < TW ? length_written - w0 : TW);
@@ -298,12 +325,16 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Transpositions that rotate the dimensions of a contiguous tensor, each with the sizes and the strides of output and input.
+    /// Transpositions that rotate the dimensions of a contiguous tensor, or of its short rows, each with the sizes and the strides of output and
+    /// input.
     pub fn rotations(dtypes: &'static [DType]) -> impl Strategy<Value = (Spec, Geometry)> {
         let sizes = prop::collection::vec(prop_oneof![1..9u64, 1..200u64, 1..70_000u64], 2..5)
             .prop_filter("too large", |sizes| sizes.iter().map(|&size| size as f64).product::<f64>() < 1e10);
-        (sizes, 1..4usize, prop::sample::select(dtypes)).prop_map(|(sizes, turn, dtype)| {
-            let axes: Vec<i64> = (0..sizes.len()).map(|axis| ((axis + turn) % sizes.len()) as i64).collect();
+        let row = prop_oneof![3 => Just(1), 1 => 2..20u64];
+        (sizes, 1..4usize, row, prop::sample::select(dtypes)).prop_map(|(mut sizes, turn, row, dtype)| {
+            let mut axes: Vec<i64> = (0..sizes.len()).map(|axis| ((axis + turn) % sizes.len()) as i64).collect();
+            axes.push(sizes.len() as i64);
+            sizes.push(row);
             let turned: Vec<u64> = axes.iter().map(|&axis| sizes[axis as usize]).collect();
             let (x, y) = (Tensor::packed(dtype, &sizes), Tensor::packed(dtype, &turned));
             let strides: Vec<u64> = axes.iter().map(|&axis| x.strides[axis as usize]).collect();
