@@ -16,6 +16,7 @@ mod catalogue;
 mod check;
 mod cluster;
 mod collectives;
+mod column_scatter;
 mod compiled;
 mod concat;
 mod conv;

@@ -21,16 +21,7 @@ pub fn sums(
         return None;
     }
     let results: Vec<TensorId> = outputs.iter().map(|&(dtype, dims)| rule.tape.scratch(dtype, dims)).collect();
-    rule.tape.add(TapeOperation {
-        operation: spec.operation,
-        attrs: spec.attrs.clone(),
-        expression: spec.expression.as_deref().cloned(),
-        inputs: inputs.to_vec(),
-        outputs: results.clone(),
-        team: Team::ALONE,
-        together: None,
-        origin: rule.tape.origin,
-    });
+    rule.tape.step(spec.operation, spec.attrs.clone(), spec.expression.as_deref().cloned(), inputs, &results);
     Some(results)
 }
 
