@@ -33,7 +33,7 @@ pub(super) use losses::{cross_entropy, cross_entropy_gradient};
 pub(super) use matrix::{gemm, grouped_gemm};
 pub(super) use movement::*;
 pub(super) use norms::*;
-pub(super) use rows::row_sums;
+pub(super) use rows::{row_sums, several_sums};
 pub(super) use scans::*;
 pub(super) use windows::{conv, conv_weights, pool};
 

@@ -56,8 +56,7 @@ impl Operation for CrossEntropyGradient {
         let (classes, [alike, certain]) = (row_length(spec), shares(spec));
         for (row, (values, radii)) in outputs[0].chunks_mut(classes).zip(radii.chunks_mut(classes)).enumerate() {
             let (target, slope) = (inputs[1][row], inputs[2][row]);
-            let has_loss =
-                (0.0..classes as f64).contains(&target) && target != spec.attrs.int("ignore_index") as f64;
+            let has_loss = (0.0..classes as f64).contains(&target) && target != spec.attrs.int("ignore_index") as f64;
             for (class, (value, radius)) in values.iter_mut().zip(radii).enumerate() {
                 if !has_loss {
                     (*value, *radius) = (0.0, 0.0);
@@ -67,7 +66,8 @@ impl Operation for CrossEntropyGradient {
                 let difference = *value - share;
                 *value = slope * difference;
                 // The errors of the probability, of the share, of the slope, and of the difference and the product.
-                *radius = slope.abs() * (*radius + unit * (4.0 * share + 3.0 * difference.abs())) + precision.smallest();
+                *radius =
+                    slope.abs() * (*radius + unit * (4.0 * share + 3.0 * difference.abs())) + precision.smallest();
             }
         }
         vec![Tolerance::Within(radii)]
