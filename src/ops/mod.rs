@@ -64,6 +64,7 @@ mod rope;
 mod routing;
 mod row_chain;
 mod row_groups;
+mod row_stage;
 mod rows;
 mod scans;
 mod scatter;

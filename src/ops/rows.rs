@@ -3,6 +3,7 @@
 use super::kernel::{EXP_BELOW, Parameter, c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
 use super::layout::{collapse, halves};
 use super::occupancy::{BUSY_BLOCKS, CACHE, LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
+use super::row_stage::{STAGE, STAGED_ROWS, UNSTAGE};
 use super::*;
 
 /// Number of bytes per thread below which a thread gets several rows, if there are enough threads: fewer bytes mean too
@@ -413,32 +414,6 @@ impl RowSplit {
 pub fn is_stageable(tensor: &Tensor) -> bool {
     tensor.contiguous() && tensor.align >= 16
 }
-
-/// Kernel text that loads a block's `ROWS` rows of `LENGTH` elements into shared memory. `block` is the block's number.
-const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
-  __shared__ Packed staged[(ROWS * LENGTH * sizeof(*x) + 15) / 16];
-  const u64 begin = (u64)block * ROWS * LENGTH, behind = rows * LENGTH;
-  const u32 count = behind - begin < ROWS * LENGTH ? (u32)(behind - begin) : ROWS * LENGTH, of_pack = 16 / sizeof(*x);
-  // A pack never crosses the end of allocated memory.
-  for (u32 i = threadIdx.x; i * of_pack < count; i += BLOCK) staged[i] = ((const Packed*)(x + begin))[i];
-  __syncthreads();
-"#;
-
-/// Kernel text that makes the body read and overwrite the staged rows.
-const STAGED_ROWS: &str = r#"  EACH_ROW {
-    auto* own = (decltype(y))staged + (threadIdx.x / T + r * (BLOCK / T)) * LENGTH;
-    from[r] = own;
-    to[r] = own;
-  }
-"#;
-
-/// Kernel text that stores the staged rows.
-const UNSTAGE: &str = r#"  __syncthreads();
-  for (u32 i = threadIdx.x; i * of_pack < count; i += BLOCK) {
-    if ((i + 1) * of_pack <= count) ((Packed*)(y + begin))[i] = staged[i];
-    else for (u32 e = i * of_pack; e < count; e++) y[begin + e] = ((decltype(y))staged)[e];
-  }
-"#;
 
 /// Number of elements of the largest pack that divides the rows of all these tensors and is aligned in them.
 pub fn common_pack(tensors: &[&Tensor]) -> u64 {
