@@ -1,8 +1,9 @@
 //! Rows of tensors, for operations along the last dimension, and kernels whose threads hold a row in registers.
 
-use super::kernel::{EXP_BELOW, c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
+use super::kernel::{EXP_BELOW, Parameter, c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
 use super::layout::{collapse, halves};
 use super::occupancy::{BUSY_BLOCKS, CACHE, LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
+use super::row_stage::{STAGE, STAGED_ROWS, UNSTAGE};
 use super::*;
 
 /// Number of bytes per thread below which a thread gets several rows, if there are enough threads: fewer bytes mean too
@@ -200,11 +201,36 @@ pub struct RowBodies {
     pub chunks: [&'static str; 2],
 }
 
+/// The result of an element as a function of the value that a kernel of rows computes for it.
+pub struct RowResult {
+    /// Parameters of the function.
+    pub params: Vec<Parameter>,
+    /// Kernel text that declares values of each of the `R` rows.
+    pub declared: &'static str,
+    /// Kernel text that sets the values of row `r`. `g.offset(at, 2)` is the offset of its element in the first of the tensors with an
+    /// element for each row.
+    pub of_row: &'static str,
+    /// Kernel text of the result of value `p` of element `e` of row `r`.
+    pub text: &'static str,
+}
+
+impl RowResult {
+    /// The value itself.
+    pub const VALUE: RowResult = RowResult { params: Vec::new(), declared: "", of_row: "", text: "(p)" };
+}
+
 impl RowSplit {
     /// Returns the division for the first input and the first output.
     pub fn of(spec: &Spec) -> RowSplit {
+        RowSplit::beside(spec, &[])
+    }
+
+    /// Returns the division for the first input and the first output of rows that kernels read elements of other tensors for.
+    /// `of_rows` have the shape of the rows, and one element for each.
+    pub fn beside(spec: &Spec, of_rows: &[Tensor]) -> RowSplit {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
-        let (rows, size) = (Rows::of(&tensors), tensors[0].dtype.size());
+        let all: Vec<&Tensor> = tensors.into_iter().chain(of_rows).collect();
+        let (rows, size) = (Rows::of(&all), tensors[0].dtype.size());
         let Rows { count, length, .. } = rows;
         // Elements per thread in registers: 32 floats, or half as many doubles.
         let most = if tensors[0].dtype == DType::F64 { 16 } else { 32 };
@@ -305,11 +331,19 @@ impl RowSplit {
 
     /// Returns the kernels with this name, which multiply elements by `scale` as they read them. If several blocks
     /// share a row, the workspace has `part` values of the compute type for each chunk.
-    pub fn launch(&self, name: &str, spec: &Spec, scale: f64, part: u64, bodies: &RowBodies) -> Vec<Launch> {
+    pub fn launch(
+        &self,
+        (name, result): (&str, RowResult),
+        spec: &Spec,
+        scale: f64,
+        part: u64,
+        bodies: &RowBodies,
+    ) -> Vec<Launch> {
         let RowSplit { rows, .. } = self;
+        let RowResult { declared, of_row, .. } = result;
         let (dtype, compute) = (c_type(spec.inputs[0].dtype), spec.inputs[0].dtype.compute());
         let mut params = vec![
-            param(format!("{dtype}* y"), Arg::Operand(1)),
+            param(format!("{dtype}* y"), Arg::Operand(spec.inputs.len() as u8)),
             param(format!("const {dtype}* x"), Arg::Operand(0)),
             param("C scale", Arg::real(compute, scale)),
             i64_param("sy", rows.steps[0]),
@@ -318,12 +352,14 @@ impl RowSplit {
             u64_param("rows", rows.count),
             u32_param("n", rows.length),
         ];
+        params.extend(result.params);
         if self.chunks > 1 {
             params.push(param("C* parts", Arg::Workspace(rows.count * self.chunks * part * compute.size())));
         }
         let before = format!(
             "typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define R {}\n#define BLOCK {}\n#define CHUNKS {}\n\
-             #define SHIFTED {}\n#define FULL {}\n#define CONTIGUOUS {}\n#define SCALED(x) {}\n{EXP_BELOW}{HELPERS}",
+             #define SHIFTED {}\n#define FULL {}\n#define CONTIGUOUS {}\n#define SCALED(x) {}\n\
+             #define FIRST {}\n#define RESULT(p, r, e) {}\n{EXP_BELOW}{HELPERS}",
             c_type(compute),
             self.threads,
             self.pack,
@@ -333,8 +369,11 @@ impl RowSplit {
             self.chunks,
             u32::from(self.shifted),
             self.full(),
-            rows.steps.iter().all(|step| *step == 1),
+            rows.steps[..2].iter().all(|step| *step == 1),
             if scale == 1.0 { "(x)" } else { "((x) * scale)" },
+            // First element of the block's part of the row.
+            if self.chunks > 1 { "begin" } else { "0" },
+            result.text,
         );
         let index = index_type(rows.count);
         // The second kernel of chunks takes the chunks in reverse order, since a cache may hold those that were read
@@ -342,10 +381,10 @@ impl RowSplit {
         let place = |block: &str| {
             format!(
                 "  const u32 block = {block};\n  u64 row = (u64)block / CHUNKS * (R * (BLOCK / T)) + threadIdx.x / T;\n  \
-             const {dtype}* from[R];\n  {dtype}* to[R];\n  bool live[R];\n  Place shift[R];\n  EACH_ROW {{\n    \
+             const {dtype}* from[R];\n  {dtype}* to[R];\n  bool live[R];\n  Place shift[R];\n{declared}  EACH_ROW {{\n    \
              live[r] = row + r * (BLOCK / T) < rows;\n    {index} at = ({index})(live[r] ? row + r * (BLOCK / T) : 0);\n    \
              from[r] = x + g.offset(at, 1);\n    to[r] = y + g.offset(at, 0);\n    \
-             shift[r] = SHIFTED ? (Place)((u64)from[r] / sizeof({dtype}) % V) : 0;\n  }}\n"
+             shift[r] = SHIFTED ? (Place)((u64)from[r] / sizeof({dtype}) % V) : 0;\n{of_row}  }}\n"
             )
         };
         let forward = place("blockIdx.x");
@@ -375,32 +414,6 @@ impl RowSplit {
 pub fn is_stageable(tensor: &Tensor) -> bool {
     tensor.contiguous() && tensor.align >= 16
 }
-
-/// Kernel text that loads a block's `ROWS` rows of `LENGTH` elements into shared memory. `block` is the block's number.
-const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
-  __shared__ Packed staged[(ROWS * LENGTH * sizeof(*x) + 15) / 16];
-  const u64 begin = (u64)block * ROWS * LENGTH, behind = rows * LENGTH;
-  const u32 count = behind - begin < ROWS * LENGTH ? (u32)(behind - begin) : ROWS * LENGTH, of_pack = 16 / sizeof(*x);
-  // A pack never crosses the end of allocated memory.
-  for (u32 i = threadIdx.x; i * of_pack < count; i += BLOCK) staged[i] = ((const Packed*)(x + begin))[i];
-  __syncthreads();
-"#;
-
-/// Kernel text that makes the body read and overwrite the staged rows.
-const STAGED_ROWS: &str = r#"  EACH_ROW {
-    auto* own = (decltype(y))staged + (threadIdx.x / T + r * (BLOCK / T)) * LENGTH;
-    from[r] = own;
-    to[r] = own;
-  }
-"#;
-
-/// Kernel text that stores the staged rows.
-const UNSTAGE: &str = r#"  __syncthreads();
-  for (u32 i = threadIdx.x; i * of_pack < count; i += BLOCK) {
-    if ((i + 1) * of_pack <= count) ((Packed*)(y + begin))[i] = staged[i];
-    else for (u32 e = i * of_pack; e < count; e++) y[begin + e] = ((decltype(y))staged)[e];
-  }
-"#;
 
 /// Number of elements of the largest pack that divides the rows of all these tensors and is aligned in them.
 pub fn common_pack(tensors: &[&Tensor]) -> u64 {

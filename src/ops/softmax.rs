@@ -1,7 +1,7 @@
 //! `softmax` along the last dimension.
 
 use super::ball::{FUNCTION, Precision};
-use super::rows::{RowBodies, RowSplit, row_length};
+use super::rows::{RowBodies, RowResult, RowSplit, row_length};
 use super::*;
 
 /// Instructions per element of a row that is read once, counted as for [`Expression`]: a power of two takes one.
@@ -46,13 +46,7 @@ impl Operation for Softmax {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        // Maximum, subtraction, scaling, exponential and division per element.
-        let elements = spec.inputs[0].elements() as f64;
-        let split = RowSplit::of(spec);
-        let (instructions, special) = work(&split, elements);
-        // Several warps of a row exchange its maximum and its sum, in each kernel.
-        let exchanges = if split.several_warps() { 2.0 * split.launches() as f64 } else { 0.0 };
-        Cost { instructions, special, exchanges, ..split.cost(spec, 5.0 * elements) }
+        cost(spec, &RowSplit::of(spec), 0.0)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -113,12 +107,28 @@ impl Operation for Softmax {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let scale = spec.attrs.number("scale");
-        RowSplit::of(spec).launch("softmax", spec, scale, 2, &BODIES)
+        launches(("softmax", RowResult::VALUE), spec, &RowSplit::of(spec), scale)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         backward::softmax(rule)
     }
+}
+
+/// Returns the cost of kernels that compute the probabilities of the first input, and `more` instructions for each element.
+pub fn cost(spec: &Spec, split: &RowSplit, more: f64) -> Cost {
+    // Maximum, subtraction, scaling, exponential and division per element.
+    let elements = spec.inputs[0].elements() as f64;
+    let (instructions, special) = work(split, elements);
+    // Several warps of a row exchange its maximum and its sum, in each kernel.
+    let exchanges = if split.several_warps() { 2.0 * split.launches() as f64 } else { 0.0 };
+    let instructions = instructions + more * elements;
+    Cost { instructions, special, exchanges, ..split.cost(spec, (5.0 + more) * elements) }
+}
+
+/// Returns the kernels with this name that write a result of each probability of the first input.
+pub fn launches(kernel: (&str, RowResult), spec: &Spec, split: &RowSplit, scale: f64) -> Vec<Launch> {
+    split.launch(kernel, spec, scale, 2, &BODIES)
 }
 
 const BODIES: RowBodies = RowBodies { once: ONCE, twice: TWICE, chunks: [PARTS, SCALE] };
@@ -138,7 +148,7 @@ const ONCE: &str = r#"  C v[R][K][V], m[R], s[R];
   }
   EACH_ROW {
     if (!live[r]) continue;
-    EACH_PACK(0) { EACH v[r][k][i] *= s[r]; write(to[r], sy, j, n, v[r][k]); }
+    EACH_PACK(0) { EACH v[r][k][i] = RESULT(v[r][k][i] * s[r], r, FIRST + j + i); write(to[r], sy, j, n, v[r][k]); }
   }
 "#;
 
@@ -159,7 +169,7 @@ const TWICE: &str = r#"  const u32 r = 0, pieces = (n + (SHIFTED ? V - 1 : 0) + 
   if (!live[r]) return;
   for (u32 piece = pieces; piece-- > 0;) {
     if (piece + 1 < pieces) read(from[r], sx, piece * (T * V * K), shift[r], n, scale, v);
-    EACH_PACK(piece * (T * V * K)) { EACH v[k][i] = exp_below(v[k][i] - top) * share; write(to[r], sy, j, n, v[k]); }
+    EACH_PACK(piece * (T * V * K)) { EACH v[k][i] = RESULT(exp_below(v[k][i] - top) * share, r, FIRST + j + i); write(to[r], sy, j, n, v[k]); }
   }
 "#;
 
@@ -187,5 +197,5 @@ const SCALE: &str = r#"  const u32 r = 0;
     s += top > LOWEST ? sum * exp_below(top - m) : sum;
   }
   s = C(1) / across(s, 0, Sum());
-  EACH_PACK(0) { EACH v[k][i] = exp_below(v[k][i] - m) * s; write(to[r], sy, j, n, v[k]); }
+  EACH_PACK(0) { EACH v[k][i] = RESULT(exp_below(v[k][i] - m) * s, r, FIRST + j + i); write(to[r], sy, j, n, v[k]); }
 "#;

@@ -176,6 +176,40 @@ def g(x, w, dy -> dx, dw) {
     judge_def(text, &[&[3, 4], &[4, 2], &[3, 2]], &[&[3, 4], &[4, 2]], " = random(4, 0.5)");
 }
 
+/// Gradients of operations that only gradients make: sums of rows and of channels, several sums, losses of rows, and elements at columns.
+#[test]
+fn second_derivatives_of_rows() {
+    let text = "
+buffer targets: i32[3] = iota
+buffer bias: f64[4] = iota
+def loss(x, dy -> dx) {
+  f: cross_entropy(x, targets, label_smoothing: 0.1)
+  grad(f, dy -> dx)
+}
+def norm(x, w, dy -> dx, dw, db) {
+  f: layer_norm(x, w, bias, eps: 0.1)
+  grad(f, dy -> dx, dw, db)
+}
+def channels(x, w, dy -> dx, dw, db) {
+  f: batch_norm(x, w, bias, eps: 0.1)
+  grad(f, dy, 0, 0 -> dx, dw, db)
+}
+def best(x, dy -> dx) {
+  c: map(x * x * x)
+  f: top_k(c, k: 2)
+  grad([c, f], dy -> dx)
+}
+";
+    let (one, init): (&[u64], &str) = (&[4], " = random(4, 0.5)");
+    let of = |name: &str| text.replace(&format!("def {name}("), "def g(");
+    judge_def(&of("loss"), &[&[3, 4], &[3]], &[&[3, 4]], init);
+    judge_def(&of("norm"), &[&[3, 4], one, &[3, 4]], &[&[3, 4], one, one], init);
+    for dims in [&[3, 4][..], &[1, 4, 3], &[2, 4, 3]] {
+        judge_def(&of("channels"), &[dims, one, dims], &[dims, one, one], init);
+    }
+    judge_def(&of("best"), &[&[3, 4], &[3, 2]], &[&[3, 4]], init);
+}
+
 /// Gradients of two calls are added up in the same tensors, and numbers stand for gradients that are alike everywhere.
 #[test]
 fn accumulated_gradients() {

@@ -1,35 +1,46 @@
 //! Gradients of row losses.
 
+use super::super::losses::CROSS_ENTROPY_GRADIENT;
 use super::*;
 
 /// `cross_entropy`: for each counted row, the probabilities of the classes minus the one-hot target.
 pub fn cross_entropy(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let logits = rule.spec.inputs[0];
+    let found = rule.tape.scratch(logits.dtype, logits.dims);
+    let inputs = [rule.input(0), rule.input(1), gradient];
+    rule.tape.step(&CROSS_ENTROPY_GRADIENT, rule.spec.attrs.clone(), None, &inputs, &[found]);
+    rule.set(0, found);
+    Ok(())
+}
+
+/// The gradient of `cross_entropy`: that of a softmax times the slope of each row, and the sum over a row for its slope.
+pub fn cross_entropy_gradient(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (logits, attrs) = (rule.spec.inputs[0], &rule.spec.attrs);
     let (ignored, smoothing) = (attrs.int("ignore_index") as f64, attrs.number("label_smoothing"));
-    let classes = logits.dims[logits.dims.len() - 1];
-    let (input, targets) = (rule.input(0), rule.input(1));
-    let compute = logits.dtype.compute();
-    // The difference between a probability and its target can be small. A logarithm of the sum would round by a share of the
-    // largest logit, so the largest one and the sum stay apart.
-    let last = [logits.dims.len() - 1];
-    let top = rule.reduce("max", ([input], &last), compute, |[x]| x);
-    let total = rule.reduce("sum", ([input, top], &last), compute, |[x, top]| (x - top).apply(Unary::Exp));
-    let [targets, gradient] = [targets, gradient].map(|value| rule.column(value));
+    let (classes, last) = (logits.dims[logits.dims.len() - 1], [logits.dims.len() - 1]);
+    let compute = rule.compute();
+    let input = rule.input(0);
+    let chances = rule.tape.operation("softmax", &[], &[input], (logits.dtype, logits.dims));
+    let [targets, slopes] = [1, 2].map(|input| rule.column(rule.input(input)));
     let [targets, numbers] = rule.comparable(targets, classes, Dims::from([classes]));
-    let all = [input, top, total, targets, numbers, gradient];
-    let found = rule.map(all, logits.dtype, |[x, top, total, target, class, gradient]| {
-        let probability = (x - top).apply(Unary::Exp) / total;
-        let constants = [0.0, ignored, classes as f64, smoothing / classes as f64, 1.0 - smoothing];
-        let [zero, ignored, count, alike, certain] = constants.map(|value| target.constant(value));
-        let own = target.equals(class).select(certain, zero);
-        let share = if smoothing > 0.0 { own + alike } else { own };
-        let product = gradient * (probability - share);
-        // Rows whose target is ignored or is not a class have no loss.
-        let is_class = target.less(count);
-        let (below, skipped) = (target.less(zero), target.equals(ignored));
-        skipped.select(zero, below.select(zero, is_class.select(product, zero)))
+    // 1 in rows with a loss, 0 in others.
+    let counted = rule.map([targets], compute, |[target]| {
+        let [zero, ignored, count] = [0.0, ignored, classes as f64].map(|value| target.constant(value));
+        let [one, none] = [1.0, 0.0].map(|value| target.constant(value));
+        let is_class = target.less(count).select(one, none);
+        target.equals(ignored).select(none, target.less(zero).select(none, is_class))
     });
+    let mean = rule.reduce("sum", ([gradient, chances], &last), compute, |[g, p]| g * p);
+    let all = [gradient, chances, mean, slopes, counted];
+    let found = rule.map(all, logits.dtype, |[g, p, mean, slope, counted]| counted * slope * p * (g - mean));
     rule.set(0, found);
+    let all = ([gradient, chances, targets, numbers, counted], &last[..]);
+    let of_slopes = rule.reduce("sum", all, rule.spec.inputs[2].dtype, |[g, p, target, class, counted]| {
+        let [alike, certain, zero] = [smoothing / classes as f64, 1.0 - smoothing, 0.0].map(|value| g.constant(value));
+        counted * g * (p - (alike + target.equals(class).select(certain, zero)))
+    });
+    rule.set(2, of_slopes);
     Ok(())
 }

@@ -22,18 +22,18 @@ use crate::base::{DType, Dims};
 use super::expression::Unary;
 use super::formula::{Formula, Term, formula};
 use super::kernel::compute_type;
-use super::{Attr, Attrs, Expression, Space, Spec, Team, Tensor, find};
+use super::{Attr, Attrs, Expression, Space, Spec, Tensor, find};
 
 pub use tape::{Tape, TapeOperation, TapeTensor, TensorId, TensorOrigin};
 
 pub(super) use attention::attention;
 pub(super) use collectives::*;
 pub(super) use expressions::*;
-pub(super) use losses::cross_entropy;
+pub(super) use losses::{cross_entropy, cross_entropy_gradient};
 pub(super) use matrix::{gemm, grouped_gemm};
 pub(super) use movement::*;
 pub(super) use norms::*;
-pub(super) use rows::row_sums;
+pub(super) use rows::{row_sums, several_sums};
 pub(super) use scans::*;
 pub(super) use windows::{conv, conv_weights, pool};
 

@@ -1,6 +1,7 @@
 //! Gradients of data movement: the inverse movement.
 
 use crate::base::Dims;
+use crate::ops::column_scatter::COLUMN_SCATTER;
 use crate::ops::routing::SelectionRules;
 
 use super::*;
@@ -109,60 +110,34 @@ pub fn dropout(rule: &mut Backward) -> Result<(), NoRule> {
 pub fn top_k(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.given(0) else { return Ok(()) };
     let (x, indices) = (rule.spec.inputs[0], rule.output(1));
-    if let Some(found) = selected(rule, gradient, indices) {
-        rule.set(0, found);
-        return Ok(());
-    }
     let gradient = rule.convert(gradient, x.dtype);
     let found = to_columns(rule, gradient, indices, (x.dtype, x.dims));
     rule.set(0, found);
     Ok(())
 }
 
-/// Returns the gradient of few selected elements of each row: each element of a row is compared with their indices, so that the row is
-/// written once. `None` for more elements, or for few and long rows.
-fn selected(rule: &mut Backward, gradient: TensorId, indices: TensorId) -> Option<TensorId> {
-    /// Elements up to which comparisons take less time than the writes of 16-bit elements: three instructions for each.
-    const FEW: u64 = 4;
-    let (x, all) = (rule.spec.inputs[0], rule.tape.dims(gradient));
-    let (last, count) = (all.len() - 1, all[all.len() - 1]);
-    if count > FEW {
-        return None;
-    }
-    let length = x.dims[last];
-    let [indices, numbers] = rule.comparable(indices, length, Dims::from([length]));
-    let parts = |rule: &mut Backward, of: TensorId| -> Vec<TensorId> {
-        let (mut start, mut dims) = (all, all);
-        (0..last).for_each(|axis| start.set(axis, 0));
-        dims.set(last, 1);
-        let part = |place: u64| {
-            start.set(last, place);
-            rule.tape.slice(of, start, dims)
-        };
-        (0..count).map(part).collect()
-    };
-    let (places, slopes) = (parts(rule, indices), parts(rule, gradient));
-    let formula = Formula::default();
-    let number = formula.input(0);
-    let found = (0..count as u8).fold(number.constant(0.0), |found, place| {
-        let (index, slope) = (formula.input(1 + place), formula.input(1 + count as u8 + place));
-        index.equals(number).select(slope, found)
-    });
-    let inputs = [&[numbers], &*places, &*slopes].concat();
-    rows::sums(rule, formula.with_outputs([found]), &inputs, &[(x.dtype, x.dims)]).map(|found| found[0])
-}
-
 /// Returns zeros with these elements at the column indices of their rows. Indices are unique within a row.
 fn to_columns(rule: &mut Backward, x: TensorId, columns: TensorId, (dtype, whole): (DType, Dims)) -> TensorId {
+    let found = rule.tape.scratch(dtype, whole);
+    rule.tape.step(&COLUMN_SCATTER, Attrs::default(), None, &[x, columns], &[found]);
+    found
+}
+
+/// `column_scatter`: the elements at the columns.
+pub fn column_scatter(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let (x, whole, columns) = (rule.spec.inputs[0], rule.spec.outputs[0].dims, rule.input(1));
     let (length, last) = (whole[whole.len() - 1], whole.len() - 1);
     let mut leading = whole;
     leading.set(last, 1);
     let rows = rule.tape.iota(leading);
-    // Half of the bytes where they hold all places.
-    let is_short = whole.elements().is_some_and(|count| count <= i32::MAX as u64);
-    let dtype_of_places = if is_short { DType::I32 } else { DType::I64 };
-    let places = rule.map([rows, columns], dtype_of_places, |[row, column]| length as f64 * row + column);
-    flat(rule, x, places, (dtype, whole))
+    let places = rule.map([rows, columns], DType::I64, |[row, column]| length as f64 * row + column);
+    let (all, count) = (whole.iter().product(), x.elements());
+    let gradient = rule.tape.reshape(gradient, Dims::from([all]));
+    let places = rule.tape.reshape(places, Dims::from([count]));
+    let picked = rule.tape.operation("gather", &[], &[gradient, places], (x.dtype, Dims::from([count])));
+    rule.set(0, picked);
+    Ok(())
 }
 
 /// Returns zeros with these elements at row-major indices.

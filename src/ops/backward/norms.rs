@@ -84,18 +84,18 @@ impl Operands {
     }
 
     /// Returns the expression that `of` writes with the operands and `more` further inputs, and the inputs that it reads.
-    fn written(
+    fn written<const N: usize>(
         &self,
         eps: f64,
         more: &[TensorId],
-        of: impl for<'f> FnOnce(Terms<'f>, &[Term<'f>]) -> Term<'f>,
+        of: impl for<'f> FnOnce(Terms<'f>, &[Term<'f>]) -> [Term<'f>; N],
     ) -> (Expression, Vec<TensorId>) {
         let formula = Formula::default();
         let terms = self.terms(&formula, eps);
         let values = self.values();
         let inputs: Vec<Term> =
             (values.len()..values.len() + more.len()).map(|input| formula.input(input as u8)).collect();
-        let expression = formula.with_outputs([of(terms, &inputs)]);
+        let expression = formula.with_outputs(of(terms, &inputs));
         let (expression, used) = expression.part(expression.outputs());
         let all = [&values[..], more].concat();
         (expression, used.into_iter().map(|input| all[input]).collect())
@@ -130,6 +130,7 @@ fn norm_with(rule: &mut Backward, parts: &NormParts, known: Option<Statistics>) 
         true => norm_in_rows(rule, parts, ([x, gradient], scale, through), eps),
         false => None,
     };
+    let is_known = known.is_some();
     let (found, statistics) = match (in_rows, known) {
         (Some((found, statistics)), _) => (Some(found), statistics),
         (None, Some(known)) => (None, known),
@@ -139,24 +140,31 @@ fn norm_with(rule: &mut Backward, parts: &NormParts, known: Option<Statistics>) 
     let sum = |rule: &mut Backward, (expression, values): (Expression, Vec<TensorId>), axes: &[usize], dtype| {
         summed(rule, expression, &values, (*dims, axes), dtype)
     };
-    let by_z = operands.written(eps, &[], |terms, _| terms.gradient * terms.z);
+    if is_known && wants_input && norm_of_channels(rule, parts, &operands, eps) {
+        return Ok(());
+    }
+    let by_z = operands.written(eps, &[], |terms, _| [terms.gradient * terms.z]);
     let alone = (Expression::identity(), vec![gradient]);
     let averaged: Vec<usize> = axes.iter().copied().filter(|&axis| dims[axis] > 1).collect();
     if others == averaged && scale.is_some() && *centred && wants_input {
         // The weight is constant where the norm averages, so that one sum serves the gradients of input and weight.
-        let sums = [sum(rule, by_z, axes, compute), sum(rule, alone, axes, compute)];
+        let parameters = rule.spec.inputs[first..].iter().map(|tensor| tensor.dtype);
+        let alike = parameters.clone().all(|dtype| dtype == compute);
+        let dtypes: Vec<DType> = [compute; 2].into_iter().chain(parameters.filter(|_| !alike)).collect();
+        let sums = both_sums(rule, &operands, eps, (*dims, axes), &dtypes);
         let share = 1.0 / axes.iter().map(|&axis| dims[axis]).product::<u64>() as f64;
-        let more: Vec<TensorId> = sums.into_iter().chain(through).collect();
+        let more: Vec<TensorId> = sums[..2].iter().copied().chain(through).collect();
         let (expression, values) = operands.written(eps, &more, |terms, more| {
             let [mean, slope] = [more[1], more[0]].map(|sum| share * sum);
             let less = terms.gradient - mean - terms.z * slope;
             let found = terms.scale * (terms.weight.map_or(less, |weight| less * weight));
-            more.get(2).map_or(found, |&through| found + through)
+            [more.get(2).map_or(found, |&through| found + through)]
         });
         let output = rule.tape.scratch(dtype, *dims);
         rule.tape.map(expression, &values, &[output]);
         (0..first).for_each(|input| rule.set(input, output));
-        (first..rule.spec.inputs.len()).zip(sums).for_each(|(input, sum)| rule.set(input, sum));
+        let sums = if alike { &sums[..2] } else { &sums[2..] };
+        (first..rule.spec.inputs.len()).zip(sums).for_each(|(input, &sum)| rule.set(input, sum));
         return Ok(());
     }
     if wants_input {
@@ -164,19 +172,25 @@ fn norm_with(rule: &mut Backward, parts: &NormParts, known: Option<Statistics>) 
             let mean = |rule: &mut Backward, (expression, values): (Expression, Vec<TensorId>)| {
                 rule.reduced("mean", expression, &values, (*dims, axes), compute)
             };
-            let slope = mean(rule, operands.written(eps, &[], |terms, _| terms.weighted * terms.z));
-            let level = centred.then(|| mean(rule, operands.written(eps, &[], |terms, _| terms.weighted)));
+            let slope = mean(rule, operands.written(eps, &[], |terms, _| [terms.weighted * terms.z]));
+            let level = centred.then(|| mean(rule, operands.written(eps, &[], |terms, _| [terms.weighted])));
             let more: Vec<TensorId> = [slope].into_iter().chain(level).chain(through).collect();
             let (expression, values) = operands.written(eps, &more, |terms, more| {
                 let less = terms.weighted - terms.z * more[0];
                 let found = terms.scale * if *centred { less - more[1] } else { less };
-                if through.is_some() { found + more[1 + usize::from(*centred)] } else { found }
+                [if through.is_some() { found + more[1 + usize::from(*centred)] } else { found }]
             });
             let output = rule.tape.scratch(dtype, *dims);
             rule.tape.map(expression, &values, &[output]);
             output
         });
         (0..first).for_each(|input| rule.set(input, found));
+    }
+    if rule.wants(first) && rule.wants(first + 1) {
+        let dtypes = [first, first + 1].map(|input| rule.spec.inputs[input].dtype);
+        let found = both_sums(rule, &operands, eps, (*dims, &others), &dtypes);
+        [first, first + 1].into_iter().zip(found).for_each(|(input, sum)| rule.set(input, sum));
+        return Ok(());
     }
     if rule.wants(first) {
         let found = sum(rule, by_z, &others, rule.spec.inputs[first].dtype);
@@ -256,6 +270,54 @@ fn norm_in_rows(
     let variance = statistic(rule, found[1]);
     let mean = found.get(2).map(|&mean| statistic(rule, mean));
     Some((output, Statistics { mean, variance }))
+}
+
+/// Returns the sums of gradient * z and of the gradient along these dimensions, in turn, in each of these types.
+fn both_sums(
+    rule: &mut Backward,
+    operands: &Operands,
+    eps: f64,
+    (dims, axes): (Dims, &[usize]),
+    dtypes: &[DType],
+) -> Vec<TensorId> {
+    let (expression, values) = operands.written(eps, &[], |terms, _| [terms.gradient * terms.z, terms.gradient]);
+    if axes.iter().map(|&axis| dims[axis]).product::<u64>() > 1 {
+        return rows::several(rule, expression, &values, (dims, axes), dtypes);
+    }
+    let each = |place: usize| {
+        let (term, used) = expression.part(&[expression.outputs()[place % 2]]);
+        let values: Vec<TensorId> = used.into_iter().map(|input| values[input]).collect();
+        summed(rule, term, &values, (dims, axes), dtypes[place])
+    };
+    (0..dtypes.len()).map(each).collect()
+}
+
+/// Sets the gradients of a norm of channels, whose statistics are known, by one operation. False for other dimensions, or if a block for
+/// each channel would not keep the device busy.
+fn norm_of_channels(rule: &mut Backward, parts: &NormParts, operands: &Operands, eps: f64) -> bool {
+    let (dims, each) = (parts.dims, parts.weight);
+    let Some(mean) = operands.mean.filter(|_| parts.axes == [0, 2] && dims.len() == 3 && !parts.adds) else {
+        return false;
+    };
+    // The sums of gradient * z and of the gradient come before the operands.
+    let formula = Formula::default();
+    let [slope, level, x, variance, gradient, of_mean] = formula.inputs();
+    let share = 1.0 / (dims[0] * dims[2]) as f64;
+    let scale = (variance + eps).rsqrt();
+    let z = (x - of_mean) * scale;
+    let less = scale * (gradient - share * level - z * (share * slope));
+    let found = operands.weight.map_or(less, |_| less * formula.input(6));
+    let parameters = rule.spec.inputs.len() - 1;
+    let results = [slope, level].into_iter().take(parameters);
+    let expression = formula.with_outputs([gradient * z, gradient, found].into_iter().chain(results));
+    let inputs: Vec<TensorId> =
+        [operands.x, operands.variance, operands.gradient, mean].into_iter().chain(operands.weight).collect();
+    let shapes = std::iter::once(dims).chain(std::iter::repeat_n(each, parameters));
+    let outputs: Vec<(DType, Dims)> =
+        rule.spec.inputs.iter().zip(shapes).map(|(tensor, dims)| (tensor.dtype, dims)).collect();
+    let Some(found) = rows::channel_sums(rule, expression, &inputs, &outputs) else { return false };
+    found.into_iter().enumerate().for_each(|(input, gradient)| rule.set(input, gradient));
+    true
 }
 
 /// Returns a weight with an element for each element of a row: one that is the same for several elements is repeated.

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::super::row_chain::sums;
+use super::super::Operation;
+use super::super::reductions::SEVERAL_SUMS;
+use super::super::row_chain::sums::{CHANNEL_SUMS, ROW_SUMS, RowSums};
 use super::*;
 
-/// Adds the operation that computes an expression of sums along rows (`RowSums`), with outputs of these types and shapes. Returns its
+/// Adds the operation that computes an expression of sums along rows ([`RowSums`]), with outputs of these types and shapes. Returns its
 /// outputs; `None` if separate reductions divide the rows better.
 pub fn sums(
     rule: &mut Backward,
@@ -13,25 +15,53 @@ pub fn sums(
     inputs: &[TensorId],
     outputs: &[(DType, Dims)],
 ) -> Option<Vec<TensorId>> {
+    sums_of(&ROW_SUMS, rule, expression, inputs, outputs)
+}
+
+/// Adds the operation that computes an expression of sums along channels, as [`sums`] does along rows.
+pub fn channel_sums(
+    rule: &mut Backward,
+    expression: Expression,
+    inputs: &[TensorId],
+    outputs: &[(DType, Dims)],
+) -> Option<Vec<TensorId>> {
+    sums_of(&CHANNEL_SUMS, rule, expression, inputs, outputs)
+}
+
+fn sums_of(
+    operation: &'static RowSums,
+    rule: &mut Backward,
+    expression: Expression,
+    inputs: &[TensorId],
+    outputs: &[(DType, Dims)],
+) -> Option<Vec<TensorId>> {
     let tensors = inputs.iter().map(|&input| tensor(rule.tape.dtype(input), rule.tape.dims(input))).collect();
     let results = outputs.iter().map(|&(dtype, dims)| tensor(dtype, dims)).collect();
-    let plain = Spec::new(&sums::ROW_SUMS, Attrs::default(), tensors, results);
+    let plain = Spec::new(operation, Attrs::default(), tensors, results);
     let spec = Spec { expression: Some(Arc::new(expression)), ..plain };
-    if !sums::suits(&spec) {
+    if !operation.suits(&spec) {
         return None;
     }
     let results: Vec<TensorId> = outputs.iter().map(|&(dtype, dims)| rule.tape.scratch(dtype, dims)).collect();
-    rule.tape.add(TapeOperation {
-        operation: spec.operation,
-        attrs: spec.attrs.clone(),
-        expression: spec.expression.as_deref().cloned(),
-        inputs: inputs.to_vec(),
-        outputs: results.clone(),
-        team: Team::ALONE,
-        together: None,
-        origin: rule.tape.origin,
-    });
+    rule.tape.step(spec.operation, spec.attrs.clone(), spec.expression.as_deref().cloned(), inputs, &results);
     Some(results)
+}
+
+/// Adds the operation that sums each output of an expression along dimensions, which keep size 1. Returns a result for each of these types,
+/// of the sums in turn.
+pub fn several(
+    rule: &mut Backward,
+    expression: Expression,
+    inputs: &[TensorId],
+    (mut dims, axes): (Dims, &[usize]),
+    dtypes: &[DType],
+) -> Vec<TensorId> {
+    axes.iter().for_each(|&axis| dims.set(axis, 1));
+    let results: Vec<TensorId> = dtypes.iter().map(|&dtype| rule.tape.scratch(dtype, dims)).collect();
+    let list = axes.iter().map(|&axis| axis as i64).collect();
+    let attrs = SEVERAL_SUMS.signature().attrs(&[("dims", Attr::Axes(list)), ("keepdim", Attr::Bool(true))]);
+    rule.tape.step(&SEVERAL_SUMS, attrs, Some(expression), inputs, &results);
+    results
 }
 
 /// A tensor without gaps.
@@ -39,11 +69,11 @@ fn tensor(dtype: DType, dims: Dims) -> Tensor {
     Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
 }
 
-/// `row_sums`: computes the sums again, and passes the gradients of the results to the sums and those of the sums to their terms.
-pub fn row_sums(rule: &mut Backward, count: usize) -> Result<(), NoRule> {
+/// `count` sums along these dimensions: computes the sums again, and passes the gradients of the results to the sums and those of the sums
+/// to their terms.
+pub fn row_sums(rule: &mut Backward, count: usize, axes: &[usize]) -> Result<(), NoRule> {
     let Some(expression) = rule.spec.expression.clone() else { return Ok(()) };
     let (dims, compute) = (rule.spec.outputs[0].dims, rule.compute());
-    let last = dims.len() - 1;
     let nodes = expression.outputs();
     // The sums, then the inputs.
     let mut values: Vec<TensorId> = Vec::new();
@@ -51,7 +81,7 @@ pub fn row_sums(rule: &mut Backward, count: usize) -> Result<(), NoRule> {
     for sum in 0..count {
         let (term, used) = expression.part(&nodes[sum..=sum]);
         let operands: Vec<TensorId> = used.iter().map(|&input| operand(rule, &values, count, input)).collect();
-        values.push(rule.reduced("sum", term.clone(), &operands, (dims, &[last]), compute));
+        values.push(rule.reduced("sum", term.clone(), &operands, (dims, axes), compute));
         terms.push((term, used));
     }
     values.extend((0..rule.spec.inputs.len()).map(|input| rule.stored(input)));
@@ -62,7 +92,7 @@ pub fn row_sums(rule: &mut Backward, count: usize) -> Result<(), NoRule> {
         let of = (rule.spec.outputs[output].dtype, rule.spec.outputs[output].dims);
         through(rule, ("map", &[]), (result, &used), &values, (gradient, of), &mut slopes)?;
     }
-    let options = [("dims", Attr::Axes(vec![last as i64])), ("keepdim", Attr::Bool(true))];
+    let options = [("dims", Attr::Axes(axes.iter().map(|&axis| axis as i64).collect())), ("keepdim", Attr::Bool(true))];
     for (sum, (term, used)) in terms.into_iter().enumerate().rev() {
         let of = (compute, rule.tape.dims(values[sum]));
         if let Some(gradient) = total(rule, &slopes[sum], values[sum]) {
@@ -71,6 +101,27 @@ pub fn row_sums(rule: &mut Backward, count: usize) -> Result<(), NoRule> {
     }
     for input in 0..rule.spec.inputs.len() {
         if let Some(gradient) = total(rule, &slopes[count + input], values[count + input]) {
+            rule.set(input, gradient);
+        }
+    }
+    Ok(())
+}
+
+/// Several sums of the same elements: passes the gradient of each result to the terms of its sum.
+pub fn several_sums(rule: &mut Backward, sums: usize) -> Result<(), NoRule> {
+    let Some(expression) = rule.spec.expression.clone() else { return Ok(()) };
+    let values: Vec<TensorId> = (0..rule.spec.inputs.len()).map(|input| rule.stored(input)).collect();
+    let mut slopes: Vec<Vec<TensorId>> = vec![Vec::new(); values.len()];
+    let axes = rule.spec.attrs.axes("dims").unwrap_or_default().to_vec();
+    let options = [("dims", Attr::Axes(axes)), ("keepdim", Attr::Bool(rule.spec.attrs.bool("keepdim")))];
+    for output in 0..rule.spec.outputs.len() {
+        let Some(gradient) = rule.given(output) else { continue };
+        let (term, used) = expression.part(&[expression.outputs()[output % sums]]);
+        let of = (rule.spec.outputs[output].dtype, rule.spec.outputs[output].dims);
+        through(rule, ("sum", &options), (term, &used), &values, (gradient, of), &mut slopes)?;
+    }
+    for input in 0..rule.spec.inputs.len() {
+        if let Some(gradient) = total(rule, &slopes[input], values[input]) {
             rule.set(input, gradient);
         }
     }

@@ -186,14 +186,26 @@ impl Tape {
         outputs: &[TensorId],
     ) {
         let operation = find(name).expect("rules name operations of the catalogue");
-        let attrs = operation.signature().attrs(options);
+        self.step(operation, operation.signature().attrs(options), None, inputs, outputs);
+        self.steps.last_mut().expect("just added").team = team;
+    }
+
+    /// Adds an operation, which the catalogue may lack.
+    pub fn step(
+        &mut self,
+        operation: &'static dyn Operation,
+        attrs: Attrs,
+        expression: Option<Expression>,
+        inputs: &[TensorId],
+        outputs: &[TensorId],
+    ) {
         self.add(TapeOperation {
             operation,
             attrs,
-            expression: None,
+            expression,
             inputs: inputs.to_vec(),
             outputs: outputs.to_vec(),
-            team,
+            team: Team::ALONE,
             together: None,
             origin: self.origin,
         });

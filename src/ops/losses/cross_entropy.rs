@@ -8,6 +8,12 @@ use super::super::reductions::{Extent, Finish, Function, Group, Split, launches}
 use super::super::rows::row_length;
 use super::super::*;
 
+/// Options of the loss and of its gradient.
+pub const OPTIONS: &[OptionSpec] = &[
+    OptionSpec::int("ignore_index", i32::MIN as i64, i32::MAX as i64, -100, "target value whose rows have loss 0"),
+    OptionSpec::number("label_smoothing", 0.0, "label smoothing, from 0 to 1"),
+];
+
 /// `cross_entropy(logits, targets)`.
 pub struct CrossEntropy;
 
@@ -18,30 +24,12 @@ impl Operation for CrossEntropy {
         category: Category::RowWise,
         inputs: &[Input::Tensor("logits"), Input::Tensor("targets")],
         outputs: &["loss"],
-        options: &[
-            OptionSpec::int(
-                "ignore_index",
-                i32::MIN as i64,
-                i32::MAX as i64,
-                -100,
-                "target value whose rows have loss 0",
-            ),
-            OptionSpec::number("label_smoothing", 0.0, "label smoothing, from 0 to 1"),
-        ],
+        options: OPTIONS,
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_rows()?;
-        let [logits, targets] = call.inputs else { unreachable!("the signature has two inputs") };
-        call.needs_float(logits, "floating-point logits")?;
-        call.needs_indices(targets)?;
-        let dims = &logits.tensor.dims;
-        let rows = dims.part(..dims.len() - 1);
-        if targets.tensor.dims != rows {
-            let help = "there is a target for each row: the dimensions of the logits but the last";
-            let (has, found) = (format!("this is {dims}"), format!("this is {}", targets.tensor.dims));
-            return Err(call.differs(0, has, 1, found, help));
-        }
+        let rows = rows_of(call)?;
+        let logits = &call.inputs[0];
         let smoothing = call.attrs.number("label_smoothing");
         if !(0.0..=1.0).contains(&smoothing) {
             return Err(call.bad_option("label_smoothing", format!("{smoothing} is no share"), "write 0 to 1: `0.1`"));
@@ -136,6 +124,22 @@ impl Operation for CrossEntropy {
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         backward::cross_entropy(rule)
     }
+}
+
+/// Returns the shape of the targets, which are classes of the logits' rows, or an error.
+pub fn rows_of(call: &Call) -> Result<Dims, OpError> {
+    call.needs_rows()?;
+    let [logits, targets] = [0, 1].map(|input| &call.inputs[input]);
+    call.needs_float(logits, "floating-point logits")?;
+    call.needs_indices(targets)?;
+    let dims = &logits.tensor.dims;
+    let rows = dims.part(..dims.len() - 1);
+    if targets.tensor.dims != rows {
+        let help = "there is a target for each row: the dimensions of the logits but the last";
+        let (has, found) = (format!("this is {dims}"), format!("this is {}", targets.tensor.dims));
+        return Err(call.differs(0, has, 1, found, help));
+    }
+    Ok(rows)
 }
 
 /// Kernel text of label smoothing: combines the target's logit with the mean logit of all classes.

@@ -6,6 +6,7 @@ mod accuracy;
 mod extent;
 mod grad_norm;
 mod kernel;
+mod several;
 mod split;
 mod staged;
 mod sums;
@@ -18,6 +19,7 @@ pub(super) use accuracy::{Group, Terms};
 pub(super) use extent::Extent;
 pub use grad_norm::GradNorm;
 pub(super) use kernel::{Finish, launches};
+pub use several::SEVERAL_SUMS;
 pub(super) use split::{Split, parts};
 pub(super) use sums::Sums;
 

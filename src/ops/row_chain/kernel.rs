@@ -5,7 +5,7 @@
 use super::super::kernel::{
     Parameter, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
 };
-use super::super::layout::broadcast_strides;
+use super::super::layout::{broadcast_strides, collapse};
 use super::super::norms::HELPERS;
 use super::super::occupancy::{UNITS, share};
 use super::super::rows::{HELD, Rows, Sharing, common_pack};
@@ -21,6 +21,15 @@ pub struct ChainPartition {
     /// For each input, the number of elements per load.
     widths: Vec<u64>,
     pub sharing: Sharing,
+    segments: Option<Segments>,
+}
+
+/// Parts of rows whose elements are not equally far apart.
+struct Segments {
+    /// Number of elements of a part.
+    length: u64,
+    /// For each tensor, outputs first, the distance in elements of two parts.
+    apart: Vec<u64>,
 }
 
 /// A kernel function generated from an expression.
@@ -61,19 +70,36 @@ impl ChainPartition {
     /// Returns the division for threads that hold at most `most` elements of each tensor in registers. Outputs with one value for
     /// each row follow the others.
     pub fn holding(spec: &Spec, most: u64) -> ChainPartition {
+        let views = views(spec);
+        let rows = Rows::of(&spec.outputs.iter().chain(&views).collect::<Vec<_>>());
+        ChainPartition::divided(spec, (rows, None), &views, most)
+    }
+
+    /// Returns the division of tensors `[samples, channels, elements]` in which a row is a channel of all samples.
+    pub fn of_channels(spec: &Spec, most: u64) -> ChainPartition {
+        let views = views(spec);
+        let [samples, count, length] = [0, 1, 2].map(|axis| spec.outputs[0].dims[axis]);
+        let strides =
+            |axis: usize| spec.outputs.iter().chain(&views).map(move |tensor| tensor.strides[axis]).collect::<Vec<_>>();
+        let channels: Vec<Dims> = strides(1).into_iter().map(|stride| Dims::from([stride])).collect();
+        let rows = Rows {
+            geometry: collapse(Dims::from([count]), &channels),
+            count,
+            length: samples * length,
+            steps: strides(if length > 1 { 2 } else { 0 }),
+        };
+        let has_parts = samples > 1 && length > 1;
+        let segments = has_parts.then(|| Segments { length, apart: strides(0) });
+        ChainPartition::divided(spec, (rows, segments), &views, most)
+    }
+
+    fn divided(spec: &Spec, (rows, segments): (Rows, Option<Segments>), views: &[Tensor], most: u64) -> ChainPartition {
         let dims = spec.outputs[0].dims;
-        let views: Vec<Tensor> = spec
-            .inputs
-            .iter()
-            .map(|input| Tensor { dims, strides: broadcast_strides(input, dims), ..*input })
-            .collect();
-        let outputs: Vec<&Tensor> = spec.outputs.iter().collect();
-        let rows = Rows::of(&outputs.iter().copied().chain(&views).collect::<Vec<_>>());
-        let of_elements: Vec<&Tensor> = outputs.iter().copied().filter(|output| output.dims == dims).collect();
+        let of_elements: Vec<&Tensor> = spec.outputs.iter().filter(|output| output.dims == dims).collect();
         let pack = common_pack(&of_elements);
         let widths = views.iter().map(|view| common_pack(&[view]).min(pack)).collect();
         let sharing = Sharing::of(&rows, pack, most);
-        ChainPartition { rows, widths, sharing }
+        ChainPartition { rows, widths, sharing, segments }
     }
 
     /// Whether threads hold whole rows, or there are enough rows for all SMs.
@@ -114,8 +140,9 @@ impl ChainPartition {
     ) -> Launch {
         let ChainPartition { rows, sharing, .. } = self;
         let params = self.parameters(option, spec, functions);
+        let segment = self.segments.as_ref().map_or(0, |segments| segments.length);
         let definitions = format!(
-            "{}typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED 0\n#define CENTRED {}\n\
+            "{}typedef {} C;\n#define SEGMENT {segment}u\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED 0\n#define CENTRED {}\n\
              {HELPERS}{SOFTMAX}{}",
             bounds(sharing.block() as u32),
             c_type(compute_type(spec)),
@@ -143,6 +170,8 @@ impl ChainPartition {
         }
         let steps = rows.steps.iter().enumerate().filter(|(_, step)| **step > 1);
         all.extend(steps.map(|(tensor, step)| i64_param(&format!("step{tensor}"), *step)));
+        let apart = self.segments.iter().flat_map(|segments| segments.apart.iter().enumerate());
+        all.extend(apart.map(|(tensor, apart)| i64_param(&format!("apart{tensor}"), *apart)));
         let real = |value: f64| Arg::real(compute, value);
         all.extend(option.map(|option| (format!("C {option}"), real(spec.attrs.number(option)))));
         for KernelFunction { prefix, constants, .. } in functions {
@@ -208,14 +237,24 @@ impl ChainPartition {
         for &input in inputs {
             let (dtype, width) = (c_type(spec.inputs[input].dtype), self.widths[input]);
             declared += &format!("Pack<{dtype}, {width}> p{input}[{count}][V / {width}] = {{}}; ");
-            let step = self.step(spec.outputs.len() + input);
-            read += &format!("fetch(a{input}, {step}, j, p{input}[b]); ");
+            let at = self.pack(spec.outputs.len() + input, input);
+            read += &format!("fetch({at}, p{input}[b]); ");
         }
         format!("{declared}\n    EACH_OF({count}) if (INSIDE(start)) {{ {read}}}\n    ")
     }
 
+    /// Returns the arguments by which a kernel accesses the pack at `j` of a row of a tensor, outputs first in `tensor`, inputs first in
+    /// `operand`.
+    pub fn pack(&self, tensor: usize, operand: usize) -> String {
+        let step = self.step(tensor);
+        match self.segments {
+            None => format!("a{operand}, {step}, j"),
+            Some(_) => format!("a{operand} + (i64)((u32)j / SEGMENT) * apart{tensor}, {step}, (u32)j % SEGMENT"),
+        }
+    }
+
     /// Returns the stride of a tensor along a row as text. The compiler folds a stride of 1.
-    pub fn step(&self, tensor: usize) -> String {
+    fn step(&self, tensor: usize) -> String {
         if self.rows.steps[tensor] == 1 { "1".to_owned() } else { format!("step{tensor}") }
     }
 
@@ -266,7 +305,7 @@ impl ChainPartition {
             _ => self.call(spec, behind, result, &targets),
         };
         let declared: String = (0..outputs).map(|output| format!("C o{output}[V]; ")).collect();
-        let write = |output: usize| format!("write(a{}, {}, j, o{output}); ", inputs + output, self.step(output));
+        let write = |output: usize| format!("write({}, o{output}); ", self.pack(output, inputs + output));
         let writes: String = (0..outputs).map(write).collect();
         // Elements outside of the row are computed too, from zeros: a branch would separate the work of two packs.
         let fill =
@@ -295,6 +334,13 @@ impl ChainPartition {
             }
         }
     }
+}
+
+/// Returns the inputs, broadcast to the first output.
+fn views(spec: &Spec) -> Vec<Tensor> {
+    let dims = spec.outputs[0].dims;
+    let view = |input: &Tensor| Tensor { dims, strides: broadcast_strides(input, dims), ..*input };
+    spec.inputs.iter().map(view).collect()
 }
 
 /// Returns the functions before and after the core. If the second one needs the core's operand, it reads the stored

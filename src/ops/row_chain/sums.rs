@@ -1,19 +1,26 @@
-//! Sums along rows, each of which may depend on those before it, and functions of an element and of the sums, in one pass. Only
-//! gradients create this operation; no file can name it.
+//! Sums along rows or channels, each of which may depend on those before it, and functions of an element and of the sums, in one pass.
+//! Only gradients create these operations; no file can name them.
 
 use std::ops::Range;
 
 use super::super::ball::{Ball, Precision};
+use super::super::occupancy::{SECTOR, UNITS};
 use super::super::rows::HELD;
 use super::kernel::{ChainPartition, KernelFunction};
 use super::*;
 
 /// Sums along rows. The first inputs of the spec's expression are the sums, the others are the spec's inputs. Its first outputs are
 /// the terms of the sums, the others are the spec's outputs. Outputs with one value for each row follow those of the rows' shape.
-pub struct RowSums;
+pub struct RowSums {
+    /// Whether a row is a channel of `[samples, channels, elements]`, over all samples, instead of the last dimension.
+    of_channels: bool,
+}
 
-/// The operation of sums along rows.
-pub static ROW_SUMS: RowSums = RowSums;
+/// Sums along the last dimension.
+pub static ROW_SUMS: RowSums = RowSums { of_channels: false };
+
+/// Sums along channels.
+pub static CHANNEL_SUMS: RowSums = RowSums { of_channels: true };
 
 /// Size of a register in bytes.
 const REGISTER: u64 = 4;
@@ -21,10 +28,9 @@ const REGISTER: u64 = 4;
 /// Largest number of bytes of a pack, of which a thread holds two at least.
 const PACK_BYTES: u64 = 16;
 
-/// True if one block for each row keeps the device busy. Rows that are few and long are divided better by separate reductions.
-pub fn suits(spec: &Spec) -> bool {
-    partition(spec).keeps_busy()
-}
+/// Bytes of the sectors that an SM may access where channels have parts of sectors. It moves 64 bytes a cycle, so that these take about
+/// 2 µs, less than the further launches of separate sums.
+const SECTOR_BYTES: u64 = 256 << 10;
 
 /// Returns the number of sums.
 fn count(spec: &Spec) -> usize {
@@ -44,29 +50,69 @@ fn levels(expression: &Expression, sums: usize) -> Vec<Range<usize>> {
     levels
 }
 
-/// Returns the division of rows whose threads hold the elements of all inputs, as far as registers suffice.
-fn partition(spec: &Spec) -> ChainPartition {
-    let dims = spec.outputs[0].dims;
-    let is_row = |input: &&Tensor| input.dims.last() == dims.last();
-    let bytes: u64 = spec.inputs.iter().filter(is_row).map(|input| input.dtype.size()).sum();
-    let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
-    // Packs divide powers of two.
-    let held = 1 << (HELD * REGISTER / bytes.max(1)).max(1).ilog2();
-    let least = 2 * PACK_BYTES / spec.outputs[0].dtype.size();
-    ChainPartition::holding(spec, held.min(most).max(least))
+impl RowSums {
+    /// True if one block for each row keeps the device busy, and if the elements of a row are close together. Otherwise, separate
+    /// reductions divide the rows better.
+    pub fn suits(&self, spec: &Spec) -> bool {
+        let partition = self.partition(spec);
+        if !self.of_channels {
+            return partition.keeps_busy();
+        }
+        let dims = spec.outputs[0].dims;
+        let whole = |tensor: &&Tensor| tensor.dims == dims;
+        // A sector for each run of neighbouring elements.
+        let of_runs: u64 = spec
+            .inputs
+            .iter()
+            .chain(&spec.outputs)
+            .filter(whole)
+            .map(|tensor| if dims[2] * tensor.dtype.size() < SECTOR { dims[0] * SECTOR } else { 0 })
+            .sum();
+        let at_once = UNITS * partition.sharing.block_rows();
+        let rows = partition.rows.count.div_ceil(at_once) * partition.sharing.block_rows();
+        partition.sharing.whole && rows * of_runs <= SECTOR_BYTES
+    }
+
+    /// Returns the division of rows whose threads hold the elements of all inputs, as far as registers suffice.
+    fn partition(&self, spec: &Spec) -> ChainPartition {
+        let dims = spec.outputs[0].dims;
+        let is_row = |input: &&Tensor| match self.of_channels {
+            true => input.dims == dims,
+            false => input.dims.last() == dims.last(),
+        };
+        let bytes: u64 = spec.inputs.iter().filter(is_row).map(|input| input.dtype.size()).sum();
+        let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
+        // Packs divide powers of two.
+        let held = 1 << (HELD * REGISTER / bytes.max(1)).max(1).ilog2();
+        let least = 2 * PACK_BYTES / spec.outputs[0].dtype.size();
+        let most = held.min(most).max(least);
+        if self.of_channels { ChainPartition::of_channels(spec, most) } else { ChainPartition::holding(spec, most) }
+    }
+
+    /// The dimensions along which a row of this many dimensions extends.
+    fn axes(&self, rank: usize) -> Vec<usize> {
+        if self.of_channels { vec![0, 2] } else { vec![rank - 1] }
+    }
+
+    /// Returns the number of the row of an element. `dims` are those of all rows.
+    fn row(&self, dims: Dims, index: usize) -> usize {
+        let length = dims.last().map_or(1, |&length| length as usize);
+        if self.of_channels { index / length % dims[1] as usize } else { index / length }
+    }
 }
 
 impl Operation for RowSums {
     fn signature(&self) -> &'static Signature {
-        const SIGNATURE: &Signature = &Signature {
-            name: "row_sums",
-            summary: "sums of rows, and functions of an element and of the sums of its row",
-            category: Category::RowWise,
-            inputs: &[Input::Expressions],
-            outputs: &OUTPUTS,
-            options: &[],
-        };
-        SIGNATURE
+        const fn of(name: &'static str, summary: &'static str) -> Signature {
+            let (inputs, outputs) = (&[Input::Expressions], &OUTPUTS);
+            Signature { name, summary, category: Category::RowWise, inputs, outputs, options: &[] }
+        }
+        match self.of_channels {
+            false => const { &of("row_sums", "sums of rows, and functions of an element and of the sums of its row") },
+            true => {
+                const { &of("channel_sums", "sums of channels, and functions of an element and of the sums of its channel") }
+            }
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -90,10 +136,9 @@ impl Operation for RowSums {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let (elements, expression) = (spec.outputs[0].elements() as f64, spec.expression.as_deref());
-        let rows = elements / spec.outputs[0].dims.last().map_or(1.0, |&length| length as f64);
-        let sums = count(spec) as f64;
+        let partition = self.partition(spec);
+        let (rows, sums) = (partition.rows.count as f64, count(spec) as f64);
         let each = |count: fn(&Expression) -> u32| expression.map_or(0.0, |one| f64::from(count(one)) * elements);
-        let partition = partition(spec);
         let mut cost = partition.cost(spec, sums * elements + each(Expression::flops));
         let of_row = row_instructions(partition.sharing.threads);
         cost.instructions = each(Expression::instructions) + sums * (PER_ELEMENT * elements + of_row * rows);
@@ -108,37 +153,35 @@ impl Operation for RowSums {
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
         let Some(expression) = spec.expression.as_deref() else { return Vec::new() };
         let (dims, sums, compute) = (spec.outputs[0].dims, count(spec), compute_type(spec));
-        let length = dims.last().map_or(1, |&length| length as usize);
         let (elements, precision) = (outputs[0].len(), Precision::of(compute));
+        let length: u64 = self.axes(dims.len()).iter().map(|&axis| dims[axis]).product();
+        let rows = elements / (length as usize).max(1);
         // The sums of each row that are known so far.
-        let mut totals = vec![Ball::exact(0.0); elements / length.max(1) * sums];
+        let mut totals = vec![Ball::exact(0.0); rows * sums];
         let mut balls = Vec::new();
         for level in levels(expression, sums) {
-            let mut groups: Vec<Group> =
-                level.clone().map(|_| Group { terms: Vec::new(), radii: Vec::new(), compute }).collect();
-            let mut found = totals.clone();
+            let group = |_| Group { terms: Vec::new(), radii: Vec::new(), compute };
+            let mut groups: Vec<Group> = (0..rows * level.len()).map(group).collect();
             visit(dims, &spec.inputs, inputs, elements, |index, values| {
-                let row = index / length;
+                let row = self.row(dims, index);
                 let known = &totals[row * sums..][..sums];
                 expression.propagate(precision, |input| input_of(input, known, values), &mut balls);
-                for (sum, group) in level.clone().zip(&mut groups) {
+                for (sum, group) in level.clone().zip(&mut groups[row * level.len()..]) {
                     let ball = balls[usize::from(expression.outputs()[sum])];
                     group.terms.push(ball.value);
                     group.radii.push(ball.radius);
-                    if group.terms.len() == length {
-                        let value = Function::Sum.of(&group.terms);
-                        found[row * sums + sum] = Ball { value, radius: group.radius(Function::Sum, value) };
-                        group.terms.clear();
-                        group.radii.clear();
-                    }
                 }
             });
-            totals = found;
+            for (place, group) in groups.iter().enumerate() {
+                let value = Function::Sum.of(&group.terms);
+                let sum = place / level.len() * sums + level.start + place % level.len();
+                totals[sum] = Ball { value, radius: group.radius(Function::Sum, value) };
+            }
         }
         let mut allowed: Vec<Vec<f64>> = outputs.iter().map(|output| vec![0.0; output.len()]).collect();
         let is_row: Vec<bool> = spec.outputs.iter().map(|output| output.dims == dims).collect();
         visit(dims, &spec.inputs, inputs, elements, |index, values| {
-            let row = index / length;
+            let row = self.row(dims, index);
             let known = &totals[row * sums..][..sums];
             expression.propagate(precision, |input| input_of(input, known, values), &mut balls);
             for (output, &node) in expression.outputs()[sums..].iter().enumerate() {
@@ -150,17 +193,17 @@ impl Operation for RowSums {
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        check::broadcast_rows(spec).filter(|_| spec.outputs[0].dims.len() > 1)
+        check::broadcast_rows(spec).filter(|_| spec.outputs[0].dims.len() > 1 && !self.of_channels)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let expression = spec.expression.as_deref().expect("gradients make sums with an expression");
-        vec![SumKernel::of(spec, expression).launch(self.name(), spec)]
+        vec![SumKernel::of(self.partition(spec), spec, expression).launch(self.name(), spec)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
-        let sums = count(rule.spec);
-        backward::row_sums(rule, sums)
+        let (sums, axes) = (count(rule.spec), self.axes(rule.spec.outputs[0].dims.len()));
+        backward::row_sums(rule, sums, &axes)
     }
 }
 
@@ -197,7 +240,7 @@ struct SumKernel {
 }
 
 impl SumKernel {
-    fn of(spec: &Spec, expression: &Expression) -> SumKernel {
+    fn of(partition: ChainPartition, spec: &Spec, expression: &Expression) -> SumKernel {
         let sums = count(spec);
         let rows = spec.outputs.iter().filter(|output| output.dims == spec.outputs[0].dims).count();
         let outputs = expression.outputs();
@@ -210,7 +253,7 @@ impl SumKernel {
             KernelFunction::of(&part, &name, &prefix, inputs)
         });
         let functions = functions.collect();
-        SumKernel { partition: partition(spec), levels: levels(expression, sums), functions, sums, rows }
+        SumKernel { partition, levels: levels(expression, sums), functions, sums, rows }
     }
 
     /// Returns the inputs that a thread loads for functions: those with an element or a value per column.
@@ -248,7 +291,7 @@ impl SumKernel {
             _ => self.call(spec, sums, &targets),
         };
         let declared: String = (0..rows).map(|output| format!("C o{output}[V]; ")).collect();
-        let write = |output: usize| format!("write(a{}, {}, j, o{output}); ", inputs + output, partition.step(output));
+        let write = |output: usize| format!("write({}, o{output}); ", partition.pack(output, inputs + output));
         let writes: String = (0..rows).map(write).collect();
         let finish = |count: &str| {
             format!("EACH_OF({count}) {{ {declared}EACH {assigned}; if (INSIDE(start)) {{ {writes}}} }}\n")
