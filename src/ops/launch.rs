@@ -55,10 +55,7 @@ impl Launch {
 
     /// Whether this launch runs kernels that can fill the compute units. Copies, fills and collectives leave most of them free.
     pub fn occupies_units(&self) -> bool {
-        matches!(
-            self,
-            Launch::Kernel(_) | Launch::Gemm(..) | Launch::Conv(..) | Launch::Attention(..) | Launch::Ways(..)
-        )
+        !self.kernels().is_empty() || matches!(self, Launch::Gemm(..) | Launch::Conv(..) | Launch::Attention(..))
     }
 
     /// The collectives of this launch; empty for any other launch.
