@@ -80,7 +80,7 @@ pub struct Port {
 
 /// Measured times of a collective within a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename = "Table")]
 pub struct CollectiveTimes {
     /// Name of the collective: `all_reduce`, `all_gather`, `reduce_scatter` or `all_to_all`.
     #[serde(deserialize_with = "visible::read_line")]

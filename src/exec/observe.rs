@@ -13,6 +13,9 @@ const MAX_OBSERVED_SLOTS: u64 = 512;
 /// Maximum number of slots that run before an observed iteration beside those that overlap it.
 const MAX_LEAD: u64 = 16;
 
+/// Maximum number of such slots in a pass, so that observing the slots of a long cycle takes at most about twice as long.
+const MAX_LED: u64 = 1024;
+
 /// Selects the observed iterations of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
@@ -35,7 +38,8 @@ impl Observation {
     /// Number of overlapping iterations of different slots after which the device is as far behind as in the steady state: a round,
     /// or a part of a long one; 0 if all iterations are alike. The device is idle after each observed iteration.
     fn round(self) -> u64 {
-        if self.slots > 1 { self.slots.min(MAX_LEAD) } else { 0 }
+        let most = MAX_LED / (self.slots * self.times).max(1);
+        if self.slots > 1 { self.slots.min(MAX_LEAD).min(most) } else { 0 }
     }
 
     /// Returns the numbers of the observed iterations in increasing order. The first is of slot 0. At least `lead`

@@ -83,9 +83,9 @@ pub struct AbBlockRecord {
 /// Times that an A/B comparison compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AbBasis {
-    /// Those of an iteration of each side.
+    /// Times of an iteration of each side.
     Iteration,
-    /// Those that each side takes for the work of an iteration of a, as a search compares points.
+    /// Times that each side takes for the work of an iteration of a, as a search compares points.
     Work,
 }
 

@@ -76,6 +76,8 @@ struct PlacedIteration<'a> {
 struct TraceOrder {
     /// Index of each operation's span.
     places: Vec<Option<usize>>,
+    /// For each span, the index of the one before on its real stream.
+    before_on_lane: Vec<Option<usize>>,
     /// Index of the last span of each real stream.
     last_of_lane: BTreeMap<LaneId, usize>,
     queues: QueueWaits,
@@ -83,9 +85,11 @@ struct TraceOrder {
 
 impl TraceOrder {
     fn of(trace: &Trace, around: &TimeSplitContext) -> TraceOrder {
-        let last_of_lane = trace.spans.iter().enumerate().map(|(at, span)| (span.lane, at)).collect();
+        let mut last_of_lane = BTreeMap::new();
+        let before_on_lane =
+            trace.spans.iter().enumerate().map(|(at, span)| last_of_lane.insert(span.lane, at)).collect();
         let places = places(trace, around.plan.steps[trace.step].operations());
-        TraceOrder { places, last_of_lane, queues: (around.queues)(trace) }
+        TraceOrder { places, before_on_lane, last_of_lane, queues: (around.queues)(trace) }
     }
 }
 
@@ -135,7 +139,7 @@ fn predecessor(placed: &[PlacedIteration], (age, at): Occurrence, plan: &Plan) -
         |(age, from): (usize, OpId)| Some((age, placed.get(age)?.order.places.get(from.index()).copied().flatten()?));
     // A stream executes its operations and its iterations in order, also where the plan needs no edge for it.
     let lane = trace.spans[at].lane;
-    let before = trace.spans[..at].iter().rposition(|span| span.lane == lane).map(|at| (age, at));
+    let before = placed[age].order.before_on_lane[at].map(|at| (age, at));
     let on_lane = before
         .or_else(|| (age + 1..placed.len()).find_map(|age| Some((age, *placed[age].order.last_of_lane.get(&lane)?))));
     let ended = |&(age, at): &Occurrence| (placed[age].times(at).1, std::cmp::Reverse((age, at)));

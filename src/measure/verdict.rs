@@ -61,6 +61,13 @@ const NO_FREE_UNITS: &str = "an operation that finds no free units starts when o
 const FEWER_STARTS: &str = "more streams do not help, and fewer can be faster: fewer and larger operations start less often, and `--fuse` merges chains of \
                             them; `--launch graph` shortens the gaps";
 
+/// Remedy for a host that launches too slowly.
+const HOST_CALLS: &str =
+    "`--launch graph` issues an iteration by one call; fewer and larger operations need fewer calls";
+
+/// Begin of that remedy, which a run as a graph has followed already.
+const ONE_CALL: &str = "`--launch graph` issues an iteration by one call; ";
+
 /// End of the remedies that a run as a graph has followed already.
 const BY_GRAPH: &str = "; `--launch graph` shortens the gaps";
 
@@ -117,8 +124,7 @@ pub fn verdict(
         } else if let Some((shared, share)) = together(analysis) {
             // Each of several concurrent operations has a part of the resource only.
             (name, help) = (format!("bound by {}", shared.0), shared.1);
-            of_peak =
-                format!(", and all operations of the iteration together reach {:.0} % of its peak", 100.0 * share);
+            of_peak = all_reach(share);
         }
     }
     let mut what = what.to_owned();
@@ -143,15 +149,14 @@ pub fn verdict(
         } else if starts {
             what = format!("{when}, while the device starts operations of other streams");
         }
-        if starts || others_run && interval <= START_INTERVAL {
+        if let Some((shared, share)) = together(analysis).filter(|_| others_run) {
+            (name, help) = (format!("bound by {}", shared.0), shared.1);
+            of_peak = all_reach(share);
+        } else if starts || others_run && interval <= START_INTERVAL {
             name = format!("bound by the rate at which the device starts operations, one every {interval}");
             help = FEWER_STARTS;
         } else if others_run {
             (name, help) = ("bound by operations of other streams".to_owned(), NO_FREE_UNITS);
-            if let Some((shared, share)) = together(analysis) {
-                (name, help) = (format!("bound by {}", shared.0), shared.1);
-                of_peak = format!(", and all operations of the iteration reach {:.0} % of its peak", 100.0 * share);
-            }
         }
     }
     if share > NEARLY_ALL && help == EARLIER {
@@ -185,7 +190,7 @@ pub fn verdict(
 
 /// A remedy for an iteration that is launched as a graph.
 pub fn help_for_graph(help: &str) -> String {
-    help.strip_suffix(BY_GRAPH).unwrap_or(help).to_owned()
+    help.strip_prefix(ONE_CALL).unwrap_or(help).strip_suffix(BY_GRAPH).unwrap_or(help).to_owned()
 }
 
 /// The text in place of a verdict if observing changes the iteration too much for one; `None` otherwise.
@@ -259,6 +264,11 @@ fn together(analysis: &AnalysisRecord) -> Option<((String, &'static str), f64)> 
     (share >= TOGETHER).then_some((resource, share))
 }
 
+/// Share of a resource's peak that [`together`] returns, at the end of a verdict.
+fn all_reach(share: f64) -> String {
+    format!(", and all operations of the iteration together reach {:.0} % of its peak", 100.0 * share)
+}
+
 /// Verdict for a rank that mostly waits for others: its name, the reason, and a usual remedy.
 fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'static str) {
     let kind = balance.map_or("waiting", |balance| balance.kind.as_str());
@@ -314,11 +324,7 @@ struct PartTexts {
 fn words(part: &str) -> PartTexts {
     let (name, what, help) = match part {
         "wait" => ("bound by waiting for other ranks", "waiting for other ranks", "balance the ranks"),
-        "launch" => (
-            "host-bound",
-            "waiting for the host",
-            "`--launch graph` issues an iteration by one call; fewer and larger operations need fewer calls",
-        ),
+        "launch" => ("host-bound", "waiting for the host", HOST_CALLS),
         "stretch" => (
             "bound by contention",
             "stretch, time that operations take longer beside others than alone",

@@ -45,7 +45,9 @@ impl Analyzer<'_> {
             (Some(function), _, [(value, dimension, at)]) => {
                 if let (Unary::Floor | Unary::Ceil | Unary::Round, Some(unit)) = (function, dimension.example()) {
                     let found = Type::Number(*dimension).describe();
-                    let whole = format!("{name}({} / {unit}) * {unit}", written(&args[0], &self.names));
+                    let value = written(&args[0], &self.names);
+                    let value = if value.contains(' ') { format!("({value})") } else { value };
+                    let whole = format!("{name}({value} / {unit}) * {unit}");
                     return self.fail(ModelError::WrongType {
                         expected: "a plain number".to_owned(),
                         found,

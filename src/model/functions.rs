@@ -326,6 +326,10 @@ const OTHER_NAMES: [(&[&str], &str); 18] = [
     ),
 ];
 
+/// Help for a range with a step for which no loop is written.
+const NO_STEP: &str =
+    "a range has no step: write `for i in 0..4 { … }`, and compute the index inside, such as `8 - 2 * i`";
+
 /// Help for an unknown function: the one that was probably meant, or a list of all. `is_def` if the file defines the name as a
 /// `def` or a `kernel`.
 pub(super) fn unknown_function_help(name: &str, is_def: bool, args: &[Expr], names: &Interner) -> String {
@@ -345,7 +349,7 @@ pub(super) fn unknown_function_help(name: &str, is_def: bool, args: &[Expr], nam
             [to] => format!("write `0..{to}`"),
             [from, to] | [from, to, "1"] => format!("write `{from}..{to}`"),
             [from, to, step, ..] => loop_with_step("i", from, to, step)
-                .map_or_else(|| format!("write `{from}..{to}`"), |help| format!("a range has no step: {help}")),
+                .map_or_else(|| NO_STEP.to_owned(), |help| format!("a range has no step: {help}")),
         };
     }
     if let Some((_, help)) = OTHER_NAMES.iter().find(|(names, _)| names.contains(&name)) {

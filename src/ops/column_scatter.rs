@@ -2,7 +2,7 @@
 //! file can name it.
 //!
 //! A block collects a tile in shared memory and writes it as a whole. A tile has several rows, or a part of one, for which the block reads
-//! all indices of the row. If that took more than a sector for each element, threads store elements one by one instead.
+//! all indices of the row. If an SM moves fewer bytes, a sector for each element, threads store elements one by one instead.
 
 use super::kernel::{BLOCK, Parameter, bounds, geometry_param, index_type, launch, param, u64_param};
 use super::occupancy::{DEFAULT_SHARED, SECTOR, UNITS, share};
@@ -60,7 +60,6 @@ impl Tiles {
         let [small, large] = TILE_BYTES.map(|bytes| bytes / size);
         let mut tile = if length <= small || read(small) <= length * size { small } else { large };
         let zeros = if count < length { length * size } else { 0 };
-        let is_direct = length > tile && read(tile) > count * SECTOR + zeros;
         while length > LEAST_TILE
             && tile > LEAST_TILE
             && rows.count * length.div_ceil(tile) < UNITS
@@ -68,6 +67,11 @@ impl Tiles {
         {
             tile /= 2;
         }
+        // Bytes that the busiest SM moves: few tiles leave most SMs idle.
+        let of_unit = |bytes: u64, blocks: u64| rows.count * bytes / blocks.clamp(1, UNITS);
+        let by_tiles = of_unit(read(tile), rows.count * length.div_ceil(tile));
+        let by_elements = of_unit(count * SECTOR + zeros, (rows.count * count).div_ceil(u64::from(BLOCK)));
+        let is_direct = length > tile && by_tiles > by_elements;
         let tile_rows = match length <= tile {
             // A multiple of 16 rows consists of packs.
             true => match (tile / length).min(rows.count.div_ceil(UNITS * BLOCKS_PER_UNIT)).max(1) {

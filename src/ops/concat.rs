@@ -182,14 +182,14 @@ const PER_INPUT: f64 = 4.0;
 const MIN_PACKS: u64 = 4096;
 
 /// Whether threads write packs of 16 bytes of the output, with elements of any inputs, because elementwise copies of
-/// each input would write smaller packs: rows are not whole packs, or an input is small.
+/// each input would write smaller packs: rows are not whole packs, or all inputs are small.
 fn is_in_packs(spec: &Spec) -> bool {
     let (_, row) = rows(spec);
     let is_small = |x: &Tensor| x.elements() < walk::ENOUGH_BLOCKS * u64::from(BLOCK) * pack(spec);
     spec.outputs[0].elements() >= MIN_PACKS * pack(spec)
         && row >= pack(spec)
         && is_flat(spec)
-        && (!is_whole(spec, 16) || spec.inputs.iter().any(is_small))
+        && (!is_whole(spec, 16) || spec.inputs.iter().all(is_small))
 }
 
 /// Returns the division of each input's rows among groups of threads, if all rows are long enough for groups. The groups of all inputs have

@@ -154,7 +154,7 @@ impl fmt::Debug for KernelSource {
 pub enum Shared {
     /// This number of bytes.
     Bytes(u32),
-    /// This number of bytes, or the device's limit for a block if that is less. The kernel adapts to the smaller size.
+    /// This number of bytes, or the device's limit for a block if that is less. The kernel's text adapts to it.
     AtMost(u32),
     /// The device's limit for a block, so that no other block that uses shared memory is resident on the same SM
     /// (compute unit).

@@ -155,8 +155,11 @@ impl MovedRows {
             .last()
             .map_or(f64::INFINITY, |stride| (stride * y.dtype.size()) as f64 / SECTOR as f64);
         let read = (self.division.total / length) as f64 * sectors_of(bytes).min(apart);
+        // Bytes in the host's memory cross its link.
+        let [read, written] = [(&spec.inputs[0], read), (y, (y.bytes() / SECTOR) as f64)]
+            .map(|(tensor, sectors)| if tensor.space.in_host() { 0.0 } else { sectors });
         walk::Work {
-            sectors: read + (y.bytes() / SECTOR) as f64,
+            sectors: read + written,
             instructions: self.division.instructions(PER_DIMENSION * self.outer.dims.len() as f64),
             blocks: self.division.blocks(),
         }

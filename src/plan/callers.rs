@@ -29,6 +29,10 @@ pub fn call_labels<'a>(ops: impl IntoIterator<Item = (u32, &'a Program, &'a Step
         for (place, &span) in calls.iter().enumerate() {
             let is_last = place + 1 == calls.len();
             if place + 1 >= MAX_CALLS && !is_last {
+                // Another rank may show this call.
+                if let Some((ranks, _)) = shown.get_mut(&span) {
+                    ranks.insert(rank);
+                }
                 continue;
             }
             let between =

@@ -2,7 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
+use rustc_hash::FxHashMap;
+
+use crate::base::{EventId, LaneId};
 use crate::model::Sync;
 
 use super::{Command, Schedule};
@@ -14,43 +18,45 @@ pub struct Predecessors {
     all: Vec<u32>,
     /// End of each launch's predecessors in `all`.
     ends: Vec<usize>,
+    /// Numbers of launches at which everything before is complete: the host waits, or an iteration begins that does not overlap.
+    synced: Vec<usize>,
 }
 
+/// The launches after which something is complete, at most one for each lane: its last one. Sorted by lane.
+type Pending = Vec<(LaneId, u32)>;
+
 impl Predecessors {
-    /// The predecessors of the launches of a schedule's period: the one before on the same lane, those that events wait for, and all launches before a
-    /// point at which the host waits or an iteration begins that does not overlap. Events of an earlier period are complete.
+    /// The predecessors of the launches of a schedule's period: the one before on the same lane, and those that events wait for. Those
+    /// before a point at which everything is complete are left out, and so are events of an earlier period.
     pub fn of(schedule: &Schedule) -> Predecessors {
         let mut found = Predecessors::default();
-        // The launches after which the next one on each lane begins, and those after which each event is complete.
-        let mut lanes: Vec<Vec<u32>> = Vec::new();
-        let mut events: Vec<Vec<u32>> = Vec::new();
-        // Those after which a lane begins that was not used yet.
-        let mut synced: Vec<u32> = Vec::new();
+        let mut lanes: FxHashMap<LaneId, Pending> = FxHashMap::default();
+        let mut events: FxHashMap<EventId, Pending> = FxHashMap::default();
         let between = (schedule.sync == Sync::Iteration).then_some(&Command::HostSync);
         for command in schedule.period.iter().flat_map(|step| step.commands.iter().chain(between)) {
             match *command {
                 Command::Launch { lane, .. } => {
                     let number = found.ends.len() as u32;
-                    let before = entry(&mut lanes, lane.index(), &synced);
-                    found.all.append(before);
+                    let before = lanes.insert(lane, vec![(lane, number)]);
+                    found.all.extend(before.into_iter().flatten().map(|(_, launch)| launch));
                     found.ends.push(found.all.len());
-                    before.push(number);
                 }
                 Command::Record { event, lane } => {
-                    let before = entry(&mut lanes, lane.index(), &synced).clone();
-                    *entry(&mut events, event.index(), &[]) = before;
+                    events.insert(event, lanes.get(&lane).cloned().unwrap_or_default());
                 }
                 Command::Wait { event, lane, .. } => {
-                    let before = entry(&mut lanes, lane.index(), &synced);
-                    before.extend(&*entry(&mut events, event.index(), &[]));
-                    before.sort_unstable();
-                    before.dedup();
+                    let pending = lanes.entry(lane).or_default();
+                    for &(other, launch) in events.get(&event).into_iter().flatten() {
+                        match pending.binary_search_by_key(&other, |(lane, _)| *lane) {
+                            Ok(at) => pending[at].1 = launch.max(pending[at].1),
+                            Err(at) => pending.insert(at, (other, launch)),
+                        }
+                    }
                 }
                 Command::HostSync => {
-                    synced = lanes.concat();
-                    synced.sort_unstable();
-                    synced.dedup();
-                    lanes.iter_mut().for_each(|lane| lane.clone_from(&synced));
+                    lanes.clear();
+                    events.clear();
+                    found.synced.push(found.ends.len());
                 }
             }
         }
@@ -67,46 +73,53 @@ impl Predecessors {
     ///
     /// `takes` returns the duration of a launch in ns, `occupies` whether it occupies the compute units.
     pub fn begin_order(&self, takes: impl Fn(usize) -> f64, occupies: impl Fn(usize) -> bool) -> Vec<u32> {
-        let count = self.ends.len();
-        let mut left: Vec<usize> = (0..count).map(|launch| self.before(launch).len()).collect();
-        let mut followers = vec![Vec::new(); count];
-        for launch in 0..count {
-            self.before(launch).iter().for_each(|&before| followers[before as usize].push(launch as u32));
-        }
-        // Times are compared as whole ns, ties by the order of issue.
-        let mut ready_at = vec![0u64; count];
-        let first =
-            left.iter().enumerate().filter(|(_, left)| **left == 0).map(|(launch, _)| Reverse((0, launch as u32)));
-        let mut ready: BinaryHeap<_> = first.collect();
-        let mut order = Vec::with_capacity(count);
-        let mut free = 0u64;
-        while let Some(Reverse((time, launch))) = ready.pop() {
-            order.push(launch);
-            let number = launch as usize;
-            let begins = if occupies(number) { time.max(free) } else { time };
-            let ends = begins.saturating_add(takes(number) as u64);
-            if occupies(number) {
-                free = ends;
-            }
-            for &follower in &followers[number] {
-                let follower_number = follower as usize;
-                ready_at[follower_number] = ready_at[follower_number].max(ends);
-                left[follower_number] -= 1;
-                if left[follower_number] == 0 {
-                    ready.push(Reverse((ready_at[follower_number], follower)));
-                }
-            }
+        let mut order = Vec::with_capacity(self.ends.len());
+        let mut start = 0;
+        for &end in self.synced.iter().chain([&self.ends.len()]) {
+            order.extend(self.begins(start..end, &takes, &occupies).into_iter().map(|(_, launch)| launch));
+            start = end;
         }
         order
     }
-}
 
-/// The list with this index; lists up to it that do not exist yet begin as `new`.
-fn entry<'a>(lists: &'a mut Vec<Vec<u32>>, index: usize, new: &[u32]) -> &'a mut Vec<u32> {
-    if lists.len() <= index {
-        lists.resize(index + 1, new.to_vec());
+    /// Begin in ns, from that of the first, and number of these launches, in the order in which they begin. Times are compared as whole
+    /// ns, ties by the order in which the launches become ready.
+    fn begins(
+        &self,
+        launches: Range<usize>,
+        takes: impl Fn(usize) -> f64,
+        occupies: impl Fn(usize) -> bool,
+    ) -> Vec<(u64, u32)> {
+        let first = launches.start;
+        let mut left: Vec<usize> = launches.clone().map(|launch| self.before(launch).len()).collect();
+        let mut followers = vec![Vec::new(); launches.len()];
+        for launch in launches.clone() {
+            self.before(launch).iter().for_each(|&before| followers[before as usize - first].push(launch));
+        }
+        let mut ready_at = vec![0u64; launches.len()];
+        let roots = launches.filter(|launch| left[launch - first] == 0).map(|launch| Reverse((0, launch)));
+        let mut ready: BinaryHeap<_> = roots.collect();
+        let mut begins = Vec::with_capacity(left.len());
+        let mut free = 0u64;
+        while let Some(Reverse((time, launch))) = ready.pop() {
+            let begin = if occupies(launch) { time.max(free) } else { time };
+            let end = begin.saturating_add(takes(launch) as u64);
+            if occupies(launch) {
+                free = end;
+            }
+            begins.push((begin, launch as u32));
+            for &follower in &followers[launch - first] {
+                let place = follower - first;
+                ready_at[place] = ready_at[place].max(end);
+                left[place] -= 1;
+                if left[place] == 0 {
+                    ready.push(Reverse((ready_at[place], follower)));
+                }
+            }
+        }
+        begins.sort_by_key(|(begin, _)| *begin);
+        begins
     }
-    &mut lists[index]
 }
 
 #[cfg(test)]
@@ -128,7 +141,14 @@ mod tests {
         // Two chains of kernels, and a chain of copies of a third of a kernel's duration.
         let chains = predecessors(&[&[], &[0], &[1], &[], &[3], &[4], &[], &[6], &[7]]);
         let order = chains.begin_order(|number| if number < 6 { 30.0 } else { 10.0 }, |number| number < 6);
-        assert_eq!(order, [0, 3, 6, 7, 8, 1, 4, 2, 5]);
+        assert_eq!(order, [0, 6, 7, 8, 3, 1, 4, 2, 5]);
+    }
+
+    #[test]
+    fn launches_follow_all_before_a_point_at_which_everything_is_complete() {
+        let mut synced = predecessors(&[&[], &[0], &[], &[2]]);
+        synced.synced = vec![2];
+        assert_eq!(synced.begin_order(|_| 10.0, |_| true), [0, 1, 2, 3]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ fn run(sandbox: &Sandbox, arguments: &str) -> String {
     output.stdout + &output.stderr
 }
 
-/// Short kernels on many streams are bound by the gaps between them.
+/// Short kernels on many streams are bound by the rate at which the device starts them.
 #[test]
 fn a_graph_is_not_advised_to_a_graph() {
     let sandbox = Sandbox::new();
@@ -17,7 +17,7 @@ fn a_graph_is_not_advised_to_a_graph() {
                 step { for i in 0..32 { on s[i] { for r in 0..8 { map(x[i] * 2 -> x[i]) } } } }\n";
     sandbox.write("many.aorta", text);
     let as_graph = run(&sandbox, "many.aorta --launch graph --top 5");
-    assert!(as_graph.contains("the whole: bound by gaps between operations"), "{as_graph}");
+    assert!(as_graph.contains("the whole: bound by the rate at which the device starts operations"), "{as_graph}");
     assert!(!as_graph.contains("`--launch graph`"), "{as_graph}");
     let text = "buffer x: f32[64]\nstep { for i in 0..64 { map(x * 2 -> x) } }\n";
     sandbox.write("small.aorta", text);

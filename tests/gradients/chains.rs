@@ -194,10 +194,13 @@ def channels(x, w, dy -> dx, dw, db) {
   f: batch_norm(x, w, bias, eps: 0.1)
   grad(f, dy, 0, 0 -> dx, dw, db)
 }
-def best(x, dy -> dx) {
+def largest(x -> y) {
   c: map(x * x * x)
-  f: top_k(c, k: 2)
-  grad([c, f], dy -> dx)
+  top_k(c, k: 2 -> y, _)
+}
+def best(x, dy -> dx) {
+  f: largest(x -> _)
+  grad(f, dy -> dx)
 }
 ";
     let (one, init): (&[u64], &str) = (&[4], " = random(4, 0.5)");

@@ -88,7 +88,7 @@ struct ExchangeState {
     broken: bool,
 }
 
-/// What a rank contributes to a collective.
+/// Contribution of a rank to a collective.
 #[derive(Debug)]
 struct Share {
     spec: Arc<Spec>,

@@ -23,6 +23,8 @@ pub struct Costs {
     pub queues: u64,
     /// Time between the starts of two root nodes of the same hardware queue, and of two root nodes of different ones.
     pub graph_roots: [Time; 2],
+    /// Time in which the front end changes to another hardware queue.
+    pub queue_switch: Time,
     /// Further time until a copy engine starts behind the engine of kernels, which executes stamps and launches graphs.
     pub gap_engine: Time,
     /// Additional time until a node starts in a process that has launched on several streams: with hot caches, and after a flush.
@@ -51,6 +53,7 @@ impl Costs {
             queues: (profile.queues.count.value() as u64).max(1),
             graph_roots: [0.0, profile.queues.switch.value()]
                 .map(|least| whole(profile.graph.dispatch.value().max(least))),
+            queue_switch: whole(profile.queues.switch.value()),
             gap_engine: whole(profile.gap_engine.value()),
             graph_reads: [&profile.cache_wait, &profile.memory_wait].map(|wait| whole(wait.value())),
             depth: profile.host.queue_depth.value() as u32,
@@ -72,7 +75,7 @@ impl Costs {
     /// Time in ns by which the first of a graph's root nodes starts later than that of a graph with one root. The front end
     /// first starts each further queue that has a root, and so changes to it.
     pub fn forks(&self, roots: u64) -> Time {
-        roots.min(self.queues).saturating_sub(1) as Time * self.graph_roots[1]
+        roots.min(self.queues).saturating_sub(1) as Time * self.queue_switch
     }
 
     /// Time by which the last root of a graph starts later than the first: the last one of the last queue.
@@ -90,7 +93,7 @@ mod tests {
     fn roots_of_one_queue_follow_each_other() {
         let profile = Profile::named("h200").expect("embedded");
         let mut costs = Costs::new(&profile);
-        (costs.queues, costs.graph_roots) = (2, [10, 100]);
+        (costs.queues, costs.graph_roots, costs.queue_switch) = (2, [10, 100], 100);
         let starts = |roots: u64| (0..roots).map(|number| costs.root(number, roots)).collect::<Vec<_>>();
         assert_eq!(starts(2), [0, 100]);
         // The first queue has the roots 0, 2 and 4.

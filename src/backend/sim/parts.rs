@@ -78,17 +78,25 @@ impl KnownParts {
                 cold: image.cold.binary_search(&number).is_ok(),
             }
         };
-        let shares = cache::shares(&begin_order(image, profile), access, profile);
-        // Bytes that still replace lines of the last flush.
-        let mut flushed = 0.0;
-        let ops = image.ops.iter().zip(0..).zip(shares).map(|((op, number), share)| {
-            let work = &image.works[op.work as usize];
-            let cached = f64::from(share) / f64::from(cache::WHOLE);
+        let order = begin_order(image, profile);
+        let shares = cache::shares(&order, access, profile);
+        let cached = |number: usize| f64::from(shares[number]) / f64::from(cache::WHOLE);
+        // Bytes by which each operation replaces lines of the last flush, and those that still replace some.
+        let (mut replaced, mut flushed) = (vec![0.0; image.ops.len()], 0.0);
+        for &number in &order {
             if image.cold.binary_search(&number).is_ok() {
                 flushed = profile.cache.value();
             }
-            let replaced = if flushed > 0.0 { cost::missed_bytes(&work.spec, cached).min(flushed) } else { 0.0 };
-            flushed -= replaced;
+            let number = number as usize;
+            if flushed > 0.0 {
+                let spec = &image.works[image.ops[number].work as usize].spec;
+                replaced[number] = cost::missed_bytes(spec, cached(number)).min(flushed);
+            }
+            flushed -= replaced[number];
+        }
+        let ops = image.ops.iter().enumerate().map(|(number, op)| {
+            let work = &image.works[op.work as usize];
+            let (share, cached, replaced) = (shares[number], cached(number), replaced[number]);
             let key = PartsKey {
                 work: op.work,
                 cached: share,

@@ -5,10 +5,17 @@ use super::shape::bias;
 use super::*;
 
 /// Defines `BIAS_COPIED`, and `BiasTile` where it is 1: on devices with asynchronous copies, if threads can copy `BIAS_PACK` bytes of a
-/// `BiasType` at once. Each warp copies the bias of its own scores while it computes those of the tile before, since loads to registers
-/// would wait for the memory in every tile.
+/// `BiasType` at once, and if a block can have the `BIAS_SHARED` bytes that it then needs. Each warp copies the bias of its own scores, in most
+/// kernels while it computes those of the tile before, since loads to registers would wait for the memory in every tile.
 pub const BIAS: &str = r#"
-#if MMA && BIAS_PACK > 0
+#if __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 870
+#define MAX_SHARED (163 << 10)
+#elif __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
+#define MAX_SHARED (227 << 10)
+#else
+#define MAX_SHARED (99 << 10)
+#endif
+#if MMA && BIAS_PACK > 0 && BIAS_SHARED <= MAX_SHARED
 #define BIAS_COPIED 1
 template <int BYTES> __device__ inline void load_bytes(void* to, const void* from, bool exists) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"

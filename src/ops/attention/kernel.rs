@@ -421,7 +421,7 @@ impl ForwardPartition {
         let before = format!(
             "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
              #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define UNIT_STAGES {}\n#define CLUSTER_BLOCKS {}\n#define RESIDENT_BLOCKS {}\n#define WIDE {}\n#define BY_WARPGROUPS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
-             #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}{}{}{}{}",
+             #define PACKS {packs}\n#define PAIRS {}\n#define BIAS_SHARED {}\n{}{}{}{}{}{}{}{}",
             mma::FUNCTIONS,
             self.types(spec, tiles.threads()),
             tiles.rows,
@@ -435,6 +435,7 @@ impl ForwardPartition {
             tiles.width,
             tiles.value_width,
             in_packs(&spec.outputs[0], 2),
+            tiles.mma_shared(),
             bias_text::BIAS,
             text::PLACES,
             sequences_text::SEQUENCES,

@@ -115,12 +115,7 @@ impl Tiles {
             let largest = 4 * self.rows * (self.threads() / WARP / self.row_warps[0]);
             return 2 * (weights + if self.warpgroups { whole.max(slices) } else { slices }) + largest;
         }
-        let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
         let whole = |width: u64| width.next_multiple_of(64);
-        let single = |keys: u64, stages: u64| {
-            2 * (self.rows * row(self.width) + stages * keys * (row(self.width) + row(self.value_width)))
-                + self.rows * keys * self.bias
-        };
         let double = 2
             * (self.rows * whole(self.width) + 2 * self.keys[0] * (whole(self.width) + whole(self.value_width)))
             + self.rows * self.keys[0] * self.bias;
@@ -130,7 +125,19 @@ impl Tiles {
             false => 0,
         };
         let double = if self.warpgroups { double } else { 0 };
-        single(self.keys[1], STAGES).max(single(self.keys[2], 1)).max(joined).max(double)
+        self.mma_shared().max(self.single(self.keys[2], 1)).max(joined).max(double)
+    }
+
+    /// Bytes of shared memory that the tiles of a block take with `mma`.
+    pub fn mma_shared(&self) -> u64 {
+        self.single(self.keys[1], STAGES)
+    }
+
+    /// Bytes of the queries, of this many tiles of keys and values, and of the bias of one.
+    fn single(&self, keys: u64, stages: u64) -> u64 {
+        let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
+        2 * (self.rows * row(self.width) + stages * keys * (row(self.width) + row(self.value_width)))
+            + self.rows * keys * self.bias
     }
 
     /// Returns the number of rows of a block of a wide head.

@@ -75,7 +75,7 @@ pub fn loop_with_step(variable: &str, from: &str, to: &str, step: &str) -> Optio
     let grouped =
         |text: &str| if text.contains([' ', '+', '-', '/', '*']) { format!("({text})") } else { text.to_owned() };
     let numbers = || {
-        let to = to.split(" + ").map(|part| part.parse::<u64>().ok()).sum::<Option<u64>>()?;
+        let to = to.split(" + ").try_fold(0u64, |sum, part| sum.checked_add(part.parse().ok()?))?;
         let step = step.parse::<u64>().ok().filter(|step| *step > 0)?;
         Some(to.checked_sub(from.parse().ok()?)?.div_ceil(step).to_string())
     };
@@ -97,7 +97,8 @@ fn has_step(place: &FailurePoint) -> bool {
     steps || index.matches(':').count() > 1 || ["step", "by"].contains(&place.word()) && place.after_value()
 }
 
-/// The text of the index that ends a text.
+/// The text of the index, or of the range of a loop, that ends a text.
 fn last_index(before: &str) -> &str {
-    before.rsplit([',', '[', ' ']).next().unwrap_or_default()
+    let index = before.rsplit([',', '[']).next().unwrap_or_default();
+    index.rsplit_once(" in ").map_or(index, |(_, range)| range)
 }
