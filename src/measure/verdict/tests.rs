@@ -211,7 +211,7 @@ fn a_late_start_while_other_streams_work_is_no_idle_time() {
     assert_eq!(help, NO_FREE_UNITS);
     let (full, _) = reaching(68, 0.8);
     assert!(full.starts_with("bound by memory bandwidth: 47 % of the critical chain is the time before"), "{full}");
-    assert!(full.ends_with("and all operations of the iteration reach 80 % of its peak"), "{full}");
+    assert!(full.ends_with("and all operations of the iteration together reach 80 % of its peak"), "{full}");
     let (idle, _) = said(37);
     assert!(idle.starts_with("bound by the start and end of the iteration: 47 %"), "{idle}");
 }
