@@ -9,17 +9,13 @@ needs no GPU: it simulates them. A pair is two alternatives with the same launch
 measured times differ by less than 5 % do not count. "Lost" compares the alternative that the simulator names as the fastest with the one
 that is: 1.05 is a choice that takes 5 % longer than the best one.
 """
-import argparse
 import itertools
-import json
 import math
-import os
-import pathlib
 import random
 import statistics
 
 from drawn_alternatives import ALTERNATIVES
-from programs import all_times
+from programs import run
 
 # Measured times of a pair differ by at least this factor.
 DIFFERENT = 1.05
@@ -90,39 +86,5 @@ def table(programs, simulated):
     return lines
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--aorta", default="target/release/aorta")
-    parser.add_argument("--before", help="an earlier binary")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--cases", type=int, default=48)
-    parser.add_argument("--families", default=",".join(ALTERNATIVES))
-    parser.add_argument("--measured", type=pathlib.Path, help="measure, and keep programs and times here")
-    parser.add_argument("--simulated", type=pathlib.Path, help="simulate the programs of this file")
-    parser.add_argument("--profile", default="h200", help="the simulated device")
-    parser.add_argument("--list", action="store_true", help="print the times of each alternative")
-    args = parser.parse_args()
-    if args.measured:
-        programs = drawn(args.seed, args.families.split(","), args.cases)
-
-        def keep(found):
-            for program, own in zip(programs, found):
-                program["measured"] = own
-            args.measured.write_text(json.dumps(programs, indent=1) + "\n")
-
-        all_times(args.aorta, programs, "cuda", 7, 1, keep)
-        print(f"{sum(bool(program['measured']) for program in programs)} of {len(programs)} programs measured")
-        return
-    programs = json.loads(args.simulated.read_text())
-    for aorta in filter(None, (args.before, args.aorta)):
-        simulated = all_times(aorta, programs, "sim", 1, os.cpu_count(), profile=args.profile)
-        print("\n".join([aorta, "", *table(programs, simulated), ""]))
-        if args.list:
-            for program, own in zip(programs, simulated):
-                cells = [f"{variant.split()[0]} {time:9.2f} {own.get(variant, math.nan):9.2f} {own.get(variant, math.nan) / time:5.2f}"
-                         for variant, time in program["measured"].items()]
-                print(f"{program['case']:3} {program['family']:9} {program['name']:16}  " + "  ".join(cells))
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, ALTERNATIVES, "h200", drawn, table, lambda number, program: f"{program['case']:3} {program['family']:9} {program['name']:16}")

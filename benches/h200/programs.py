@@ -154,25 +154,22 @@ def table(programs, simulated):
     return lines
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def run(doc, families, profile, draw, table, row):
+    """The command line of a comparison of drawn programs with the simulator. `draw` returns the programs of the arguments, `table` the
+    lines of the comparison, `row` the begin of a program's line in a list."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--aorta", default="target/release/aorta")
     parser.add_argument("--before", help="an earlier binary")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cases", type=int, default=48)
-    parser.add_argument("--families", default=",".join(PROGRAMS))
+    parser.add_argument("--families", default=",".join(families))
     parser.add_argument("--measured", type=pathlib.Path, help="measure, and keep programs and times here")
     parser.add_argument("--simulated", type=pathlib.Path, help="simulate the programs of this file")
-    parser.add_argument("--profile", default="h100", help="the simulated device")
-    parser.add_argument("--list", action="store_true", help="print each program's times")
+    parser.add_argument("--profile", default=profile, help="the simulated device")
+    parser.add_argument("--list", action="store_true", help="print the times of each program")
     args = parser.parse_args()
     if args.measured:
-        names = args.families.split(",")
-        programs = []
-        for number in range(args.cases):
-            name = names[number % len(names)]
-            drawn = PROGRAMS[name](random.Random(f"{args.seed} {name} {number}"))
-            programs.append({"family": drawn.family, "streams": drawn.streams, "buffers": drawn.buffers, "body": drawn.body})
+        programs = draw(args.seed, args.families.split(","), args.cases)
 
         def keep(found):
             for program, own in zip(programs, found):
@@ -190,8 +187,18 @@ def main():
             for number, (program, own) in enumerate(zip(programs, simulated)):
                 cells = [f"{variant} {time:9.2f} {own.get(variant, math.nan):9.2f} {own.get(variant, math.nan) / time:5.2f}"
                          for variant, time in program["measured"].items()]
-                print(f"{number:3} {program['family']:9} {program['streams']:2}  " + "  ".join(cells))
+                print(f"{row(number, program)}  " + "  ".join(cells))
+
+
+def drawn(seed, families, cases):
+    """The programs of these families in turn."""
+    programs = []
+    for number in range(cases):
+        name = families[number % len(families)]
+        drawn = PROGRAMS[name](random.Random(f"{seed} {name} {number}"))
+        programs.append({"family": drawn.family, "streams": drawn.streams, "buffers": drawn.buffers, "body": drawn.body})
+    return programs
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, PROGRAMS, "h100", drawn, table, lambda number, program: f"{number:3} {program['family']:9} {program['streams']:2}")

@@ -154,7 +154,12 @@ impl QueueWaits {
 fn help(queues: &LaneQueues, operations: usize, time: Nanos) -> String {
     let streams = queues.of_lane.iter().flatten().count();
     let share = format!("{streams} streams share {}", counted(queues.numbers.len(), "queue"));
-    let otherwise = "launch what can start at once before what waits, or use `--launch graph`";
+    let otherwise = "`--launch graph` uses no queues; or launch what can start at once before what waits";
+    // Changing the queue takes time before each start.
+    let slower = match queues.start {
+        Nanos(0) => String::new(),
+        start => format!(", which helps operations that are long beside the {start} of a start from another queue"),
+    };
     if (queues.start.0 * operations as i64) as f64 >= STARTS * time.0 as f64 {
         return format!(
             "{share}: {otherwise}; more queues would help little, since the device needs {} to start each of {operations} \
@@ -163,15 +168,17 @@ fn help(queues: &LaneQueues, operations: usize, time: Nanos) -> String {
         );
     }
     match queues.vendor.as_deref() {
-        Some("amd") => format!("{share}: `--env GPU_MAX_HW_QUEUES={streams}` gives each its own; or {otherwise}"),
+        Some("amd") => {
+            format!("{share}: {otherwise}; or `--env GPU_MAX_HW_QUEUES={streams}` gives each its own{slower}")
+        }
         _ if streams <= MAX_CONNECTIONS => {
-            format!("{share}: `--env CUDA_DEVICE_MAX_CONNECTIONS={streams}` gives each its own; or {otherwise}")
+            format!("{share}: {otherwise}; or `--env CUDA_DEVICE_MAX_CONNECTIONS={streams}` gives each its own{slower}")
         }
         _ if queues.numbers.len() < MAX_CONNECTIONS => format!(
-            "{share}, and `--env CUDA_DEVICE_MAX_CONNECTIONS={MAX_CONNECTIONS}` gives the most that CUDA has: use at most as many \
-             streams, {otherwise}"
+            "{share}, and `--env CUDA_DEVICE_MAX_CONNECTIONS={MAX_CONNECTIONS}` gives the most that CUDA has{slower}: use at most as many \
+             streams; or {otherwise}"
         ),
-        _ => format!("{share}, the most that CUDA has: use at most as many streams, {otherwise}"),
+        _ => format!("{share}, the most that CUDA has: use at most as many streams; or {otherwise}"),
     }
 }
 
@@ -252,7 +259,10 @@ mod tests {
         let long = Nanos(10_000_000);
         let help = |queues: &LaneQueues| help(queues, 1600, long);
         assert!(
-            help(&queues(12, "nvidia")).contains("12 streams share 8 queues: `--env CUDA_DEVICE_MAX_CONNECTIONS=12`")
+            help(&queues(12, "nvidia")).ends_with(
+                "`--env CUDA_DEVICE_MAX_CONNECTIONS=12` gives each its own, which helps operations that are long beside the 1.050 µs of a \
+                 start from another queue"
+            )
         );
         assert!(help(&queues(64, "nvidia")).contains("CUDA_DEVICE_MAX_CONNECTIONS=32` gives the most that CUDA has"));
         let most = LaneQueues { numbers: (0..32).collect(), ..queues(64, "nvidia") };
@@ -271,7 +281,7 @@ mod tests {
         };
         assert_eq!(
             help(&queues, 1600, Nanos(1_588_000)),
-            "32 streams share 8 queues: launch what can start at once before what waits, or use `--launch graph`; more queues \
+            "32 streams share 8 queues: `--launch graph` uses no queues; or launch what can start at once before what waits; more queues \
              would help little, since the device needs 1.050 µs to start each of 1600 operations after it has waited"
         );
         assert!(help(&queues, 1600, Nanos(1_900_000)).contains("CUDA_DEVICE_MAX_CONNECTIONS=32"));

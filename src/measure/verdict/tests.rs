@@ -187,7 +187,7 @@ fn tiny_operations_on_many_streams_are_bound_by_the_rate_of_starts() {
 
 #[test]
 fn a_late_start_while_other_streams_work_is_no_idle_time() {
-    let reaching = |busy: i64, bytes: f64| {
+    let reaching = |busy: i64, bytes: f64, start: i64| {
         let split = TimeSplitRecord {
             time_ns: Nanos(70_000),
             operations_ns: Nanos(30_000),
@@ -199,9 +199,9 @@ fn a_late_start_while_other_streams_work_is_no_idle_time() {
         let totals = TotalsRecord { busy_ns: Nanos(1000 * busy), ..TotalsRecord::default() };
         let analysis = analysis(split, &[category("movement", 30_000)]);
         let peak = Some(PeakRecord { profile: String::new(), flops: 0.0, bytes });
-        verdict(&AnalysisRecord { totals: Some(totals), peak, ..analysis }, 0, None, &[], Nanos(0))
+        verdict(&AnalysisRecord { totals: Some(totals), peak, ..analysis }, 0, None, &[], Nanos(start))
     };
-    let said = |busy| reaching(busy, 0.0);
+    let said = |busy| reaching(busy, 0.0, 0);
     let (late, help) = said(68);
     assert_eq!(
         late,
@@ -209,7 +209,9 @@ fn a_late_start_while_other_streams_work_is_no_idle_time() {
          operation, mostly while other streams run operations (33.00 µs of 70.00 µs)"
     );
     assert_eq!(help, NO_FREE_UNITS);
-    let (full, _) = reaching(68, 0.8);
+    // A resource at its limit is named also if the device could hardly start the operations faster.
+    let (full, _) = reaching(68, 0.8, 70_000);
+    assert!(reaching(68, 0.0, 70_000).0.starts_with("bound by the rate at which"));
     assert!(full.starts_with("bound by memory bandwidth: 47 % of the critical chain is the time before"), "{full}");
     assert!(full.ends_with("and all operations of the iteration together reach 80 % of its peak"), "{full}");
     let (idle, _) = said(37);

@@ -172,7 +172,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
 #if BIAS_COPIED
   // Copies the bias of the current tile.
   auto load_bias = [&]() {
-    // All lanes have read the bias of the tile before.
+    // The copy replaces the bias of the last tile, which every lane of the warp must have read.
     WARP_BARRIER;
     if (head >= GROUP) return;
     const u32 own = first_row + own_row;

@@ -170,7 +170,7 @@ pub const RANGE: &str = r#"  // Blocks start with the last queries: with a causa
   const u32 row_of_lane = first_row + own_row + lane_of();
   const i64 place_of_lane = place(sb, row_of_lane < rows ? row_of_lane : last_row, queries);
   auto load_bias = [&](u32 start) {
-    // All lanes have read the bias of the tile before.
+    // The copy replaces the bias of the last tile, which every lane of the warp must have read.
     WARP_BARRIER;
     if (start >= high) return;
     auto row = [&](u32 r) { return bias + SHUFFLE_FROM(place_of_lane, r); };
