@@ -59,9 +59,8 @@ impl Operand {
 
     /// Returns a random number per element. Four neighbouring ones are computed together, like the elements of a pack.
     pub fn draws(seed: u64, dims: Dims) -> Operand {
-        let strides = dims.contiguous_strides();
-        let tensor = Tensor { dtype: DType::F32, dims, strides, space: Space::Device, align: 16 };
-        Operand { origin: ElementSource::Draws(seed), tensor, strides, start: 0 }
+        let tensor = Tensor::packed(DType::F32, &dims);
+        Operand { origin: ElementSource::Draws(seed), tensor, strides: tensor.strides, start: 0 }
     }
 
     /// Bytes of an element.

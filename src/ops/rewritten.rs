@@ -61,10 +61,8 @@ impl Spec {
     /// `None` if the operation does not accept its operands.
     pub fn with_outputs(&self, outputs: &[Option<Tensor>]) -> Option<Spec> {
         let types = self.infer(outputs, SrcSpan::default());
-        let tensor = |(given, (dtype, dims)): (&Option<Tensor>, (DType, Dims))| {
-            let strides = dims.contiguous_strides();
-            given.unwrap_or(Tensor { dtype, dims, strides, space: Space::Device, align: 16 })
-        };
+        let tensor =
+            |(given, (dtype, dims)): (&Option<Tensor>, (DType, Dims))| given.unwrap_or(Tensor::packed(dtype, &dims));
         let outputs = outputs.iter().zip(types.ok()?).map(tensor).collect();
         Some(Spec { outputs, ..self.clone() })
     }

@@ -22,7 +22,7 @@ use crate::base::{DType, Dims};
 use super::expression::Unary;
 use super::formula::{Formula, Term, formula};
 use super::kernel::compute_type;
-use super::{Attr, Attrs, Expression, Space, Spec, Tensor, find};
+use super::{Attr, Attrs, Expression, Spec, Tensor, find};
 
 pub use tape::{Tape, TapeOperation, TapeTensor, TensorId, TensorOrigin};
 

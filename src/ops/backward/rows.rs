@@ -35,8 +35,8 @@ fn sums_of(
     inputs: &[TensorId],
     outputs: &[(DType, Dims)],
 ) -> Option<Vec<TensorId>> {
-    let tensors = inputs.iter().map(|&input| tensor(rule.tape.dtype(input), rule.tape.dims(input))).collect();
-    let results = outputs.iter().map(|&(dtype, dims)| tensor(dtype, dims)).collect();
+    let tensors = inputs.iter().map(|&input| Tensor::packed(rule.tape.dtype(input), &rule.tape.dims(input))).collect();
+    let results = outputs.iter().map(|(dtype, dims)| Tensor::packed(*dtype, dims)).collect();
     let plain = Spec::new(operation, Attrs::default(), tensors, results);
     let spec = Spec { expression: Some(Arc::new(expression)), ..plain };
     if !operation.suits(&spec) {
@@ -62,11 +62,6 @@ pub fn several(
     let attrs = SEVERAL_SUMS.signature().attrs(&[("dims", Attr::Axes(list)), ("keepdim", Attr::Bool(true))]);
     rule.tape.step(&SEVERAL_SUMS, attrs, Some(expression), inputs, &results);
     results
-}
-
-/// A tensor without gaps.
-fn tensor(dtype: DType, dims: Dims) -> Tensor {
-    Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
 }
 
 /// `count` sums along these dimensions: computes the sums again, and passes the gradients of the results to the sums and those of the sums
@@ -153,8 +148,8 @@ fn through(
 ) -> Result<(), NoRule> {
     let operation = find(name).expect("the catalogue has maps and sums");
     let inputs: Vec<TensorId> = used.iter().map(|&value| values[value]).collect();
-    let tensors = inputs.iter().map(|&input| tensor(rule.tape.dtype(input), rule.tape.dims(input))).collect();
-    let plain = Spec::new(operation, operation.signature().attrs(options), tensors, vec![tensor(dtype, dims)]);
+    let tensors = inputs.iter().map(|&input| Tensor::packed(rule.tape.dtype(input), &rule.tape.dims(input))).collect();
+    let plain = Spec::new(operation, operation.signature().attrs(options), tensors, vec![Tensor::packed(dtype, &dims)]);
     let spec = Spec { expression: Some(Arc::new(expression)), ..plain };
     let wanted = vec![true; inputs.len()];
     let (result, given) = ([rule.tape.scratch(dtype, dims)], [Some(gradient)]);
