@@ -51,10 +51,6 @@ impl Operation for SeveralSums {
         Split::of(spec, &Extent::of(spec), compute_type(spec), function).launch_costs(spec, expression, function)
     }
 
-    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        self.enclose(spec, inputs, outputs);
-    }
-
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
         let ((expression, sums), extent) = (terms(spec), Extent::of(spec));
         let terms = Terms::of_each(expression, spec, &extent, inputs, compute_type(spec));

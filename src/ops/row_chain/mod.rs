@@ -122,6 +122,23 @@ pub fn keeps_device_busy(spec: &Spec) -> bool {
     ChainPartition::of(spec).keeps_busy()
 }
 
+/// Returns the outputs of a call, of which the first one has the shape of the rows. Fails without outputs, and unless each input
+/// broadcasts to that shape.
+fn outputs_of_rows(call: &Call) -> Result<Vec<Tensor>, OpError> {
+    let outputs: Vec<Tensor> = call.outputs.iter().flatten().map(|output| output.tensor).collect();
+    let Some(first) = outputs.first() else {
+        return Err(OpError::NoTensor { op: call.operation.name(), at: call.span.into() });
+    };
+    call.needs_row_length(first.dims.last().copied().unwrap_or(0))?;
+    for (index, input) in call.inputs.iter().enumerate() {
+        if broadcast(input.tensor.dims, first.dims) != Some(first.dims) {
+            let has = format!("the result is {}", first.dims);
+            return Err(call.differs(0, has, index, format!("this is {}", input.tensor), "sizes have to agree"));
+        }
+    }
+    Ok(outputs)
+}
+
 impl RowChain {
     /// Returns the spec of the core alone, without gaps, in the compute type; `None` for a reduction.
     fn plain(&self, spec: &Spec) -> Option<Spec> {
@@ -132,9 +149,7 @@ impl RowChain {
 
     /// Returns the core's operand, which has the shape of its result, as a tensor without gaps.
     fn tensor(&self, spec: &Spec) -> Tensor {
-        let dims = spec.outputs[0].dims;
-        let (dtype, strides) = (compute_type(spec), dims.contiguous_strides());
-        Tensor { dtype, dims, strides, space: Space::Device, align: 16 }
+        Tensor::packed(compute_type(spec), &spec.outputs[0].dims)
     }
 
     /// Returns the tensors of the expression's inputs: the core's result, then the spec's inputs.
@@ -169,18 +184,8 @@ impl Operation for RowChain {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        let outputs: Vec<Tensor> = call.outputs.iter().flatten().map(|output| output.tensor).collect();
-        let Some(first) = outputs.first() else {
-            return Err(OpError::NoTensor { op: call.operation.name(), at: call.span.into() });
-        };
-        call.needs_row_length(first.dims.last().copied().unwrap_or(0))?;
-        for (index, input) in call.inputs.iter().enumerate() {
-            if broadcast(input.tensor.dims, first.dims) != Some(first.dims) {
-                let has = format!("the result is {}", first.dims);
-                return Err(call.differs(0, has, index, format!("this is {}", input.tensor), "sizes have to agree"));
-            }
-        }
-        Ok(outputs.iter().map(|output| (output.dtype, first.dims)).collect())
+        let outputs = outputs_of_rows(call)?;
+        Ok(outputs.iter().map(|output| (output.dtype, outputs[0].dims)).collect())
     }
 
     fn outputs(&self, _: &Attrs, _: usize, given: usize) -> usize {
@@ -203,10 +208,6 @@ impl Operation for RowChain {
         cost.instructions = core.instructions + each(Expression::instructions);
         cost.special = core.special + each(Expression::special);
         cost
-    }
-
-    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        self.enclose(spec, inputs, outputs);
     }
 
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {

@@ -116,18 +116,7 @@ impl Operation for RowSums {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        let outputs: Vec<Tensor> = call.outputs.iter().flatten().map(|output| output.tensor).collect();
-        let Some(first) = outputs.first() else {
-            return Err(OpError::NoTensor { op: call.operation.name(), at: call.span.into() });
-        };
-        call.needs_row_length(first.dims.last().copied().unwrap_or(0))?;
-        for (index, input) in call.inputs.iter().enumerate() {
-            if broadcast(input.tensor.dims, first.dims) != Some(first.dims) {
-                let has = format!("the result is {}", first.dims);
-                return Err(call.differs(0, has, index, format!("this is {}", input.tensor), "sizes have to agree"));
-            }
-        }
-        Ok(outputs.iter().map(|output| (output.dtype, output.dims)).collect())
+        Ok(outputs_of_rows(call)?.iter().map(|output| (output.dtype, output.dims)).collect())
     }
 
     fn outputs(&self, _: &Attrs, _: usize, given: usize) -> usize {
@@ -144,10 +133,6 @@ impl Operation for RowSums {
         cost.instructions = each(Expression::instructions) + sums * (PER_ELEMENT * elements + of_row * rows);
         cost.special = each(Expression::special);
         cost
-    }
-
-    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        self.enclose(spec, inputs, outputs);
     }
 
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
