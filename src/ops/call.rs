@@ -94,6 +94,19 @@ impl Call<'_> {
         self.needs_dtype(operand, operand.tensor.dtype.is_float(), needs)
     }
 
+    /// Returns an error unless all inputs have floating-point types.
+    pub(super) fn needs_floats(&self) -> Result<(), OpError> {
+        self.inputs.iter().try_for_each(|input| self.needs_float(input, "floating-point values"))
+    }
+
+    /// Returns the type and shape of output `index`: the floating-point type that the text declares, or `dtype`.
+    pub(super) fn float_output(&self, index: usize, dtype: DType, dims: Dims) -> Result<(DType, Dims), OpError> {
+        if let Some(output) = &self.outputs[index] {
+            self.needs_float(output, "a floating-point output")?;
+        }
+        self.output(index, self.given_dtype(index).unwrap_or(dtype), dims)
+    }
+
     /// Returns an error unless an operand holds indices: elements of type `i32` or `i64`.
     pub(super) fn needs_indices(&self, operand: &Operand) -> Result<(), OpError> {
         let fits = matches!(operand.tensor.dtype, DType::I32 | DType::I64);

@@ -28,11 +28,8 @@ impl Call<'_> {
     /// Returns the types and dimensions of the outputs of a forward operation.
     pub(super) fn infer_results(&self) -> Result<Vec<(DType, Dims)>, OpError> {
         let [q, v] = [0, 2].map(|input| self.inputs[input].tensor);
-        if let Some(output) = &self.outputs[0] {
-            self.needs_float(output, "a floating-point output")?;
-        }
         let (dims, rows) = results(self, &q, &v);
-        let o = self.output(0, self.given_dtype(0).unwrap_or(q.dtype), dims)?;
+        let o = self.float_output(0, q.dtype, dims)?;
         Ok(vec![o, self.output(1, q.dtype.compute(), rows)?])
     }
 
@@ -50,13 +47,8 @@ impl Call<'_> {
             }
         }
         let scores = Tensor { dtype: q.dtype.compute(), dims: self.scores(), ..q };
-        let types = [q, k, v, scores].into_iter().take(self.outputs.len()).enumerate().map(|(index, tensor)| {
-            if let Some(output) = &self.outputs[index] {
-                self.needs_float(output, "a floating-point output")?;
-            }
-            self.output(index, self.given_dtype(index).unwrap_or(tensor.dtype), tensor.dims)
-        });
-        types.collect()
+        let types = [q, k, v, scores].into_iter().take(self.outputs.len()).enumerate();
+        types.map(|(index, tensor)| self.float_output(index, tensor.dtype, tensor.dims)).collect()
     }
 
     /// Fails unless the shapes of queries, keys and values are compatible and the options are valid.

@@ -29,15 +29,11 @@ impl Operation for CrossEntropy {
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         let rows = rows_of(call)?;
-        let logits = &call.inputs[0];
         let smoothing = call.attrs.number("label_smoothing");
         if !(0.0..=1.0).contains(&smoothing) {
             return Err(call.bad_option("label_smoothing", format!("{smoothing} is no share"), "write 0 to 1: `0.1`"));
         }
-        if let Some(output) = &call.outputs[0] {
-            call.needs_float(output, "a floating-point output")?;
-        }
-        Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(logits.tensor.dtype), rows)?])
+        Ok(vec![call.float_output(0, call.inputs[0].tensor.dtype, rows)?])
     }
 
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {

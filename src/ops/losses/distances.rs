@@ -106,20 +106,15 @@ impl Operation for Distance {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        for input in call.inputs {
-            call.needs_float(input, "floating-point values")?;
-        }
+        call.needs_floats()?;
         call.needs_rank(0, 1, "along one of which the vectors lie")?;
         let (dtype, dims) = call.broadcast()?;
         let axis = match self {
             Distance::Cosine => call.axis(dims)?,
             Distance::Triplet => dims.len() - 1,
         };
-        if let Some(output) = &call.outputs[0] {
-            call.needs_float(output, "a floating-point output")?;
-        }
         let rows = Extent::along(dims, axis).result(false);
-        Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(dtype), rows)?])
+        Ok(vec![call.float_output(0, dtype, rows)?])
     }
 
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {

@@ -67,9 +67,7 @@ impl Operation for ElementLoss {
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         let [x, target] = call.inputs else { unreachable!("the signature has two inputs") };
-        for input in call.inputs {
-            call.needs_float(input, "floating-point values")?;
-        }
+        call.needs_floats()?;
         if x.tensor.dims != target.tensor.dims {
             let (has, found) = (format!("this is {}", x.tensor.dims), format!("this is {}", target.tensor.dims));
             return Err(call.differs(0, has, 1, found, "there is a target for each element"));

@@ -54,7 +54,7 @@ impl Operation for GroupNorm {
         if let Some(operand) = call.inputs[..1].iter().chain(outputs).find(|operand| !is_whole(&operand.tensor)) {
             return Err(call.gaps(operand, "the channels of a sample have to be contiguous: `copy` the slice first"));
         }
-        Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(x.dtype), x.dims)?])
+        Ok(vec![call.float_output(0, x.dtype, x.dims)?])
     }
 
     fn cost(&self, spec: &Spec) -> Cost {

@@ -91,9 +91,7 @@ impl Operation for Norm {
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_rows()?;
-        for input in call.inputs {
-            call.needs_float(input, "floating-point values")?;
-        }
+        call.needs_floats()?;
         let x = &call.inputs[0].tensor;
         let columns = x.dims.part(x.dims.len() - 1..);
         if self.adds {
@@ -110,10 +108,7 @@ impl Operation for Norm {
                 return Err(call.differs(0, has, index, format!("this is {}", input.tensor.dims), help));
             }
         }
-        if let Some(output) = &call.outputs[0] {
-            call.needs_float(output, "a floating-point output")?;
-        }
-        let mut types = vec![call.output(0, call.given_dtype(0).unwrap_or(x.dtype), x.dims)?];
+        let mut types = vec![call.float_output(0, x.dtype, x.dims)?];
         if self.adds {
             types.push(call.output(1, x.dtype, x.dims)?);
         }
@@ -151,12 +146,10 @@ impl Operation for Norm {
 }
 
 impl Call<'_> {
-    /// Fails unless inputs and outputs are floating-point tensors, and weight and bias have one element for each
+    /// Fails unless inputs are floating-point tensors, and weight and bias have one element for each
     /// channel, which is dimension 1 of the first input.
     fn needs_channels(&self) -> Result<(), OpError> {
-        for input in self.inputs {
-            self.needs_float(input, "floating-point values")?;
-        }
+        self.needs_floats()?;
         let channels = self.inputs[0].tensor.dims[1];
         for (index, input) in self.inputs.iter().enumerate().skip(1) {
             if *input.tensor.dims != [channels] {
@@ -165,10 +158,7 @@ impl Call<'_> {
                 return Err(self.differs(0, has, index, format!("this is {}", input.tensor.dims), help));
             }
         }
-        match &self.outputs[0] {
-            Some(output) => self.needs_float(output, "a floating-point output"),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 

@@ -66,11 +66,8 @@ impl Operation for GradNorm {
                 return Err(call.gaps(input, "a gradient has to be contiguous: `copy` the slice first"));
             }
         }
-        if let Some(output) = &call.outputs[0] {
-            call.needs_float(output, "a floating-point output")?;
-        }
         let compute = call.inputs.iter().map(|input| input.tensor.dtype.compute()).fold(DType::F32, DType::promote);
-        Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(compute), Dims::new())?])
+        Ok(vec![call.float_output(0, compute, Dims::new())?])
     }
 
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
