@@ -45,10 +45,15 @@ pub struct Elementwise<'a> {
 }
 
 impl<'a> Elementwise<'a> {
-    /// Returns the elementwise form of a spec; `None` for other operations, and for those of a host stream.
+    /// Returns the elementwise form of a spec; `None` for other operations, for those of a host stream, and for a benchmark, whose traffic
+    /// is its purpose.
     pub fn of(spec: &'a Spec) -> Option<Elementwise<'a>> {
         let expression = spec.operation.elements(spec).filter(|_| spec.threads.is_none())?;
-        let is_plain = spec.operation.name() != "copy" || is_plain_copy(spec);
+        let is_plain = match spec.operation.category() {
+            Category::Synthetic => false,
+            Category::Copy => is_plain_copy(spec),
+            _ => true,
+        };
         (is_plain && expression.outputs().len() == spec.outputs.len()).then_some(Elementwise { spec, expression })
     }
 

@@ -2,18 +2,12 @@
 
 use crate::base::units::Dimension;
 
-use super::elementwise::{compare, cost, evaluate, launch};
 use super::formula::formula;
 use super::*;
 
 /// `triad(bytes -> a)`: the kernel `a = b + 3 c` of STREAM (McCalpin, "Memory bandwidth and machine balance in current high
 /// performance computers", 1995).
 pub struct Triad;
-
-/// Returns the expression `b + 3 c`.
-fn expression() -> Expression {
-    formula(|[b, c]| [b + 3.0 * c])
-}
 
 fn dims(attrs: &Attrs) -> Dims {
     let elements = (attrs.number("bytes").clamp(4.0, 1e15) / 4.0) as u64;
@@ -47,23 +41,7 @@ impl Operation for Triad {
         Ok(vec![call.output(0, DType::F32, dims(call.attrs))?])
     }
 
-    fn cost(&self, spec: &Spec) -> Cost {
-        cost(&expression(), spec)
-    }
-
-    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        evaluate(&expression(), spec, inputs, outputs);
-    }
-
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
-        compare(&expression(), spec, inputs, actual)
-    }
-
-    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        check::same_elements(spec)
-    }
-
-    fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        vec![launch("triad", &expression(), spec)]
+    fn elements(&self, _: &Spec) -> Option<Expression> {
+        Some(formula(|[b, c]| [b + 3.0 * c]))
     }
 }
