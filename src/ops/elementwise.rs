@@ -15,8 +15,8 @@ use super::*;
 /// `map(expression, …)`.
 pub struct Map;
 
-/// Names of the outputs of `map`: one for each expression.
-const OUTPUTS: [&str; 8] = ["y", "y2", "y3", "y4", "y5", "y6", "y7", "y8"];
+/// Names of the outputs of expressions: one for each.
+pub(super) const OUTPUTS: [&str; 8] = ["y", "y2", "y3", "y4", "y5", "y6", "y7", "y8"];
 
 impl Operation for Map {
     fn elements(&self, spec: &Spec) -> Option<Expression> {

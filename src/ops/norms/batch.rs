@@ -154,7 +154,6 @@ impl Operation for BatchNorm {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_rank(0, 2, "samples and channels")?;
         call.needs_channels()?;
         let x = &call.inputs[0].tensor;
         let channels = x.dims.part(1..2);

@@ -41,7 +41,6 @@ impl Operation for GroupNorm {
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        call.needs_rank(0, 2, "samples and channels")?;
         call.needs_channels()?;
         let x = &call.inputs[0].tensor;
         let channels = x.dims[1];

@@ -149,6 +149,7 @@ impl Call<'_> {
     /// Fails unless inputs are floating-point tensors, and weight and bias have one element for each
     /// channel, which is dimension 1 of the first input.
     fn needs_channels(&self) -> Result<(), OpError> {
+        self.needs_rank(0, 2, "samples and channels")?;
         self.needs_floats()?;
         let channels = self.inputs[0].tensor.dims[1];
         for (index, input) in self.inputs.iter().enumerate().skip(1) {

@@ -18,16 +18,13 @@ fn terms(spec: &Spec) -> (&Expression, usize) {
 }
 
 impl Operation for SeveralSums {
-    fn signature(&self) -> &'static Signature {
-        const SIGNATURE: &Signature = &Signature {
-            name: "several_sums",
-            summary: "sums of several expressions over dimensions",
-            category: Category::RowWise,
-            inputs: &[Input::Expressions],
-            outputs: &["y", "y2", "y3", "y4"],
-            options: OPTIONS,
-        };
-        SIGNATURE
+    signature! {
+        name: "several_sums",
+        summary: "sums of several expressions over dimensions",
+        category: Category::RowWise,
+        inputs: &[Input::Expressions],
+        outputs: &["y", "y2", "y3", "y4"],
+        options: OPTIONS,
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

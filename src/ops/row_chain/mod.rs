@@ -7,7 +7,7 @@ pub mod sums;
 
 use crate::base::named::named;
 
-use super::elementwise::visit_groups;
+use super::elementwise::{OUTPUTS, visit_groups};
 use super::expression::{Binary, ExprNode};
 use super::kernel::compute_type;
 use super::layout::broadcast;
@@ -52,8 +52,6 @@ const PER_EXCHANGE: f64 = 4.0;
 fn row_instructions(threads: u64) -> f64 {
     threads as f64 * (PER_THREAD + PER_EXCHANGE * (threads.min(WARP) as f64).log2())
 }
-
-const OUTPUTS: [&str; 8] = ["y", "y2", "y3", "y4", "y5", "y6", "y7", "y8"];
 
 impl Core {
     /// The operation of a chain with this core.
