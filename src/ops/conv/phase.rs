@@ -126,25 +126,12 @@ mod tests {
             let (x, kernel) = (1 + draw(5, 6), 1 + draw(0, 7));
             let steps @ [stride, padding, dilation] = [1 + draw(1, 3), draw(2, 7), 1 + draw(3, 3)];
             let Some(y) = windows_of(x, kernel, steps) else { continue };
-            let [x, kernel, y, stride, padding, dilation] =
-                [x, kernel, y, stride, padding, dilation].map(|size| Dims::from([size]));
-            let shape = Shape {
-                form: Form::Forward,
-                samples: 1,
-                groups: 1,
-                inputs: 1,
-                outputs: 1,
-                x,
-                kernel,
-                y,
-                stride,
-                padding,
-                dilation,
-            };
+            let sizes = [x, kernel, y, stride, padding, dilation].map(|size| Dims::from([size]));
+            let shape = Shape::of_one_channel(Form::Forward, sizes);
             let phase = Phase::whole(shape).trimmed();
             let ((first, step), taps) = (phase.taps[0], phase.shape.kernel[0]);
-            trimmed += u64::from(taps < kernel[0]);
-            for (window, tap) in (0..y[0]).flat_map(|window| (0..kernel[0]).map(move |tap| (window, tap))) {
+            trimmed += u64::from(taps < kernel);
+            for (window, tap) in (0..y).flat_map(|window| (0..kernel).map(move |tap| (window, tap))) {
                 let source = shape.source(0, window, tap);
                 let is_kept = (first..first + taps).contains(&tap);
                 assert!(step == 1 && (is_kept || source.is_none()), "{shape:?}: element {tap}");
@@ -165,20 +152,9 @@ mod tests {
             let each = |count: u64, limit: u64, least: u64| {
                 Dims::from_slice(&[0, 1].map(|axis| least + draw(count + axis, limit))).expect("two dimensions")
             };
-            let (kernel, stride) = (each(0, 5, 1), each(2, 4, 1));
-            let shape = Shape {
-                form: Form::Transposed,
-                samples: 1,
-                groups: 1,
-                inputs: 1,
-                outputs: 1,
-                x: each(4, 30, 1),
-                kernel,
-                y: each(6, 9, 1),
-                stride,
-                padding: each(8, 4, 0),
-                dilation: each(10, 4, 1),
-            };
+            // The sizes of x, kernel and y, then stride, padding and dilation.
+            let sizes = [each(4, 30, 1), each(0, 5, 1), each(6, 9, 1), each(2, 4, 1), each(8, 4, 0), each(10, 4, 1)];
+            let shape = Shape::of_one_channel(Form::Transposed, sizes);
             for axis in 0..2 {
                 let mut met = std::collections::BTreeSet::new();
                 let mut places = std::collections::BTreeSet::new();

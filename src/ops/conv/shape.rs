@@ -198,6 +198,14 @@ pub fn elements_of(windows: u64, kernel: u64, added: u64, [stride, padding, dila
 }
 
 #[cfg(test)]
+impl Shape {
+    /// A convolution of one sample and channel.
+    pub fn of_one_channel(form: Form, [x, kernel, y, stride, padding, dilation]: [Dims; 6]) -> Shape {
+        Shape { form, samples: 1, groups: 1, inputs: 1, outputs: 1, x, kernel, y, stride, padding, dilation }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -207,19 +215,7 @@ mod tests {
         let y = x.iter().map(|size| (size - kernel) / stride + 1).collect();
         let x = x.iter().copied().collect();
         let [kernel, stride, padding, dilation] = [kernel, stride, 0, 1].map(each);
-        Shape {
-            form: Form::Forward,
-            samples: 1,
-            groups: 1,
-            inputs: 1,
-            outputs: 1,
-            x,
-            kernel,
-            y,
-            stride,
-            padding,
-            dilation,
-        }
+        Shape::of_one_channel(Form::Forward, [x, kernel, y, stride, padding, dilation])
     }
 
     /// Memory moves whole sectors, so that gaps along the last dimension save nothing unless they are large.
