@@ -34,7 +34,6 @@ pub struct DocumentInputs<'a> {
     pub places: &'a dyn Fn(SrcSpan) -> String,
 }
 
-/// Builds the document of a plan.
 pub fn build(request: DocumentInputs) -> PlanDocument {
     let DocumentInputs { program, plan, schedule, profile, .. } = request;
     let iterations = |program: &Program, plan: &Plan, schedule: &Schedule| -> Vec<Iteration> {
