@@ -36,7 +36,7 @@ fn check_simulated_order(text: &str, profile: &str) -> Result<(), TestCaseError>
             let graph = &plan.steps[trace.step];
             let span = |op| trace.spans.iter().find(|span| span.op == op);
             for later in &trace.spans {
-                for edge in graph.before(later.op) {
+                for edge in graph.incoming(later.op) {
                     if let Some(earlier) = span(edge.from) {
                         prop_assert!(
                             earlier.end <= later.start,

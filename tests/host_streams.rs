@@ -78,7 +78,7 @@ proptest! {
         for trace in traces(&text, h200()) {
             let span = |op| trace.spans.iter().find(|span| span.op == op);
             for later in &trace.spans {
-                for edge in plan.steps[trace.step].before(later.op) {
+                for edge in plan.steps[trace.step].incoming(later.op) {
                     let early = span(edge.from).is_none_or(|earlier| earlier.end <= later.start);
                     prop_assert!(early, "{:?} before {:?}\n{}", edge.from, later.op, text);
                 }

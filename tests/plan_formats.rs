@@ -164,7 +164,7 @@ fn known(program: &aorta::model::Program, plan: &plan::StepPlan, op: aorta::base
         plan::Reason::Sync => "sync".to_owned(),
         plan::Reason::After { .. } => "after".to_owned(),
     };
-    let own = plan.before(op).into_iter().map(|edge| (0, edge.from.0, op.0, why(edge.reason)));
+    let own = plan.incoming(op).map(|edge| (0, edge.from.0, op.0, why(edge.reason)));
     let across = plan.across.iter().filter(|edge| edge.to == op);
     own.chain(across.map(|edge| (edge.distance, edge.from.0, op.0, why(edge.reason)))).collect()
 }

@@ -452,7 +452,7 @@ fn check_plan(program: &Program, plan: &Plan) {
     for (step, graph) in program.cycle.iter().zip(&plan.steps) {
         assert_eq!(step.ops.len(), graph.operations());
         for op in step.ids() {
-            assert!(graph.before(op).iter().all(|edge| edge.from < op), "an edge leads back");
+            assert!(graph.incoming(op).all(|edge| edge.from < op), "an edge leads back");
         }
         assert!(graph.across.iter().all(|across| across.distance > 0), "an edge to nowhere");
         let path = graph.critical_path(&vec![1.0; step.ops.len()]);

@@ -137,7 +137,6 @@ const COLUMNS: usize = 100;
 /// Width of the names of a definition's lines, with the spaces around them.
 const NAMES: usize = 12;
 
-/// The page of one diagnostic.
 #[derive(Clone, Copy, Debug)]
 struct DiagnosticPage {
     /// The phase, such as `plan`.

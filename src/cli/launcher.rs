@@ -33,7 +33,6 @@ pub struct Launcher {
     pub one_host: bool,
 }
 
-/// The variables of a launcher.
 struct LauncherVariables {
     name: &'static str,
     rank: &'static str,

@@ -126,7 +126,6 @@ impl Bundle {
         hex(digest.finalize())
     }
 
-    /// The bundle as a text.
     pub fn to_text(&self) -> String {
         let mut text = format!("{}hash: {}\n", self.header(), self.header_hash());
         for (name, part) in &self.parts {

@@ -97,7 +97,6 @@ impl Mistakes {
         self.places.as_ref().is_none_or(|places| places.find(names).is_some())
     }
 
-    /// Number of mistakes.
     pub fn count(&self) -> usize {
         self.all.len()
     }

@@ -10,7 +10,6 @@ use super::tokens::{MAX_NESTING, Token, tokens};
 /// Longest text that a message repeats, in bytes.
 const MAX_SHOWN: usize = 40;
 
-/// A mistake in the punctuation.
 #[derive(Debug)]
 pub(super) struct PunctuationMistake {
     /// Bytes that the message shows.

@@ -229,7 +229,6 @@ fn read<T: SettingValue>(name: &str, value: Option<T::Repr>, written: ValueForm)
     value.map_err(|wrong| bad_value(name, wrong, written))
 }
 
-/// The error for an invalid value of a setting.
 fn bad_value(setting: &str, wrong: InvalidValue, written: ValueForm) -> ConfigError {
     let default = definition(setting).map_or("", |setting| setting.default);
     let InvalidValue { part, value, why } = wrong;

@@ -26,7 +26,6 @@ pub struct Image {
     pub events: u32,
     /// Number of stamps, events with a timestamp.
     pub stamps: u32,
-    /// Number of gates.
     pub gates: u32,
     /// Operations before which the data caches are flushed: the first of each iteration. Empty if the caches stay warm.
     pub cold: Vec<u32>,

@@ -30,7 +30,6 @@ pub struct Fusion {
     pub unfused: Vec<UnfusedPair>,
 }
 
-/// A fused operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FusedOperation {
     /// The labels of the operations that it replaces, joined by `+` inside of the label that they share, such as

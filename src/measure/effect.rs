@@ -42,7 +42,6 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Returns the opposite direction.
     pub fn opposite(self) -> Direction {
         match self {
             Direction::LowerIsBetter => Direction::HigherIsBetter,

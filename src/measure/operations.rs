@@ -80,7 +80,7 @@ pub fn operations(
                     .map(|spec| spec.team.ranks),
                 flops: cost.flops,
                 bytes: cost.bytes(),
-                after: graph.before(op).iter().map(|edge| edge.from.0).collect(),
+                after: graph.incoming(op).map(|edge| edge.from.0).collect(),
                 time_ns,
                 transfer_ns,
                 wait_ns: time_ns.zip(transfer_ns).map(|(time, transfer)| time - transfer),

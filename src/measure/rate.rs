@@ -2,7 +2,6 @@
 
 use super::record::RunRecord;
 
-/// Unit of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateUnit {
     Flops,

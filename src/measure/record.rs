@@ -33,7 +33,6 @@ pub use source::{FileContents, SourceFiles};
 /// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.run/1";
 
-/// The record of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunRecord {
     pub schema: String,
@@ -49,7 +48,6 @@ pub struct RunRecord {
     pub emulated: Option<u32>,
     /// True if warm-up and iterations suffice for a measurement.
     pub measurement: bool,
-    /// True if the run was completed.
     pub complete: bool,
     pub workload: Workload,
     pub settings: SettingsRecord,

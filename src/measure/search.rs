@@ -63,7 +63,6 @@ pub struct TriedPoint {
     pub lost: bool,
 }
 
-/// Result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchResult {
     /// Points by cost, best first; then points without a cost, in the order of their runs.

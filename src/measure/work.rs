@@ -30,7 +30,6 @@ impl MovedBytes {
         MovedBytes { here: self.here + other.here, across: self.across + other.across }
     }
 
-    /// Number of bytes.
     pub fn bytes(self) -> f64 {
         self.here + self.across.larger()
     }

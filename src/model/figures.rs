@@ -539,7 +539,6 @@ impl<'a> Analyzer<'a> {
 }
 
 impl Type {
-    /// Describes the type.
     pub(super) fn describe(self) -> String {
         match self {
             Type::Bool => "a condition".to_owned(),

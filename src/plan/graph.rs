@@ -24,7 +24,7 @@ pub struct StepPlan {
     /// by target.
     starts: Vec<u32>,
     /// Dependencies on operations of earlier iterations, sorted by target. Empty if iterations do not overlap.
-    pub across: Vec<CrossIterationEdge>,
+    pub across: Vec<Edge>,
 }
 
 /// Reason for which an operation waits for another.
@@ -49,20 +49,12 @@ pub enum Hazard {
     WriteAfterWrite,
 }
 
-/// A dependency between two operations of an iteration.
+/// A dependency between two operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Edge {
     pub from: OpId,
     pub to: OpId,
-    pub reason: Reason,
-}
-
-/// A dependency on an operation of an earlier iteration.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CrossIterationEdge {
-    pub from: OpId,
-    pub to: OpId,
-    /// Number of iterations by which the operation `from` is earlier; at least 1.
+    /// Number of iterations by which the operation `from` is earlier; 0 within an iteration.
     pub distance: u32,
     pub reason: Reason,
 }
@@ -92,15 +84,17 @@ impl StepPlan {
     }
 
     /// Returns the dependencies of an operation within its iteration, in the order of the operations that it waits for.
-    pub fn before(&self, op: OpId) -> Vec<Edge> {
-        self.incoming(op).collect()
-    }
-
-    /// Returns the dependencies of [`StepPlan::before`] as an iterator.
     pub fn incoming(&self, op: OpId) -> impl Iterator<Item = Edge> {
         let edges = self.graph.raw_edges();
         let end = self.starts.get(op.index() + 1).map_or(edges.len(), |&start| start as usize);
         edges[self.starts[op.index()] as usize..end].iter().map(edge)
+    }
+
+    /// Returns the dependencies of an operation: those within its iteration, then those on earlier iterations.
+    pub fn waits(&self, op: OpId) -> impl Iterator<Item = Edge> {
+        let first = self.across.partition_point(|edge| edge.to < op);
+        let across = self.across[first..].iter().take_while(move |edge| edge.to == op);
+        self.incoming(op).chain(across.copied())
     }
 
     /// Returns all dependencies within the iteration, sorted by the operation that waits.
@@ -120,7 +114,8 @@ impl StepPlan {
 }
 
 fn edge(edge: &petgraph::graph::Edge<Reason>) -> Edge {
-    Edge { from: OpId::from(edge.source().index()), to: OpId::from(edge.target().index()), reason: edge.weight }
+    let [from, to] = [edge.source(), edge.target()].map(|node| OpId::from(node.index()));
+    Edge { from, to, distance: 0, reason: edge.weight }
 }
 
 impl Plan {

@@ -6,7 +6,7 @@ use crate::model::{Program, Step, Sync};
 
 use super::accesses::{Access, Accesses, IssuedOp};
 use super::error::PlanError;
-use super::graph::{CrossIterationEdge, Hazard, Plan, Reason, StepPlan};
+use super::graph::{Edge, Hazard, Plan, Reason, StepPlan};
 use super::races;
 use super::regions::{MAX_PAIRS, Regions};
 
@@ -154,7 +154,7 @@ impl HazardWalk<'_, '_> {
             self.plan.push(waits.iter().filter(|(at, _)| at.iteration() == iteration).map(|(at, why)| (at.op, *why)));
             for (at, reason) in waits.iter().filter(|(at, _)| at.iteration() != iteration) {
                 let distance = iteration - at.iteration();
-                self.plan.across.push(CrossIterationEdge { from: at.op, to: op, distance, reason: *reason });
+                self.plan.across.push(Edge { from: at.op, to: op, distance, reason: *reason });
             }
             if !self.program.step.declared_order {
                 self.note(op);

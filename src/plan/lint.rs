@@ -111,7 +111,7 @@ impl<'a> LintWalk<'a> {
     /// Dependencies of an operation besides the order of its stream, each with the location of the `after` that
     /// declares it, if any.
     fn before(&self, step: &Step, graph: &StepPlan, op: OpId) -> Vec<(OpId, Option<SrcSpan>)> {
-        let inferred = graph.before(op).into_iter().map(|edge| (edge.from, None));
+        let inferred = graph.incoming(op).map(|edge| (edge.from, None));
         let spelled = step.after(op).iter().filter(|after| !after.previous);
         let spelled = spelled.map(|after| (after.op, is_block(step, op).then_some(after.span)));
         inferred.chain(spelled).collect()

@@ -23,7 +23,7 @@ pub use clocks::{Clocks, QueuePosition};
 pub use critical_path::{CriticalPath, TimeBounds};
 pub use error::PlanError;
 pub use flow::{Flow, InputUse};
-pub use graph::{CrossIterationEdge, Edge, Hazard, Plan, Reason, StepPlan};
+pub use graph::{Edge, Hazard, Plan, Reason, StepPlan};
 pub use latest::Latest;
 pub use lint::{PlanWarning, lint};
 pub use ranks::RankPlan;

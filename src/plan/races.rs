@@ -86,17 +86,11 @@ impl Races<'_> {
         }
         self.places[turn(iteration)].clear();
         let waiters = self.plan.waiters(index, depth, |step, op| program.cycle[step].op(op).stream.0);
-        let mut across = graph.across.iter().peekable();
         let mut found = Vec::new();
         for op in step.ids() {
             let stream = step.op(op).stream;
-            for edge in graph.incoming(op) {
-                self.wait(stream, self.places[turn(iteration)][edge.from.index()]);
-            }
-            while let Some(edge) = across.next_if(|edge| edge.to == op) {
-                if edge.distance < depth && edge.distance <= iteration {
-                    self.wait(stream, self.places[turn(iteration - edge.distance)][edge.from.index()]);
-                }
+            for edge in graph.waits(op).filter(|edge| edge.distance < depth && edge.distance <= iteration) {
+                self.wait(stream, self.places[turn(iteration - edge.distance)][edge.from.index()]);
             }
             let at = IssuedOp::new(iteration, op);
             for (view, writes) in step.operands(op) {

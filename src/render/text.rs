@@ -112,7 +112,6 @@ fn restore_joined(text: &str) -> String {
     text.chars().map(|c| original(c).unwrap_or(c)).collect()
 }
 
-/// A diagnostic with the texts that are shown.
 struct ShownDiagnostic<'a> {
     diagnostic: &'a dyn Diagnostic,
     source: &'a dyn SourceCode,

@@ -14,7 +14,6 @@ const BAR: usize = 30;
 /// Maximum number of curves at other values of the other axes.
 const MAX_OTHER_CURVES: usize = 8;
 
-/// The section of an axis.
 pub fn section(along: &AxisResults) -> Section {
     let name = along.axes.join(", ");
     let curve = &along.curve;

@@ -204,7 +204,6 @@ impl ModelCost {
         ModelCost { schema: SCHEMA, sizes, layer, once, model, kv_bytes_per_token, device }
     }
 
-    /// The cost of one layer.
     pub fn one_layer(&self) -> PartCost {
         self.layer.values().fold(PartCost::default(), |sum, part| sum.and(part, 1))
     }
@@ -221,7 +220,6 @@ impl ModelCost {
         json::document(self)
     }
 
-    /// Returns the cost as a page.
     pub fn page(&self) -> Page {
         let mut page = Page { command: "aorta explain model", name: "transformer".to_owned(), ..Page::default() };
         page.lines("", self.heading());

@@ -55,7 +55,6 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Column {
     pub name: String,
@@ -94,7 +93,6 @@ pub struct Check {
     pub seconds: Option<f64>,
 }
 
-/// Outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Passed,

@@ -10,7 +10,6 @@ use crate::measure::record::{RunRecord, Times};
 use super::cases::worst;
 use super::page::{Table, cell};
 
-/// The value of a cell.
 #[derive(Clone, Debug, PartialEq)]
 enum CellValue {
     Text(String),

@@ -158,7 +158,6 @@ impl EventWalk<'_> {
         self.under_way[in_ring].places.clear();
         self.under_way[in_ring].places.reserve(step.ops.len());
         let waiters = self.plan.waiters(index, self.depth, |step, op| self.lane(step, op).0);
-        let mut across = graph.across.iter().peekable();
         let mut ends = LaneEnds::new(self.clocks.lengths().len());
         // The upper bound; most programs come close.
         let records = waiters.iter().filter(|count| **count > 0).count();
@@ -172,13 +171,10 @@ impl EventWalk<'_> {
                 info.kind == OpKind::Wait
                     && step.after(op).iter().any(|after| after.op == from && after.previous == previous)
             };
-            for edge in graph.incoming(op) {
-                self.add_before(lane, iteration, edge.from, false, explicit(edge.from, false));
-            }
-            while let Some(edge) = across.next_if(|edge| edge.to == op) {
-                if edge.distance < self.depth && edge.distance <= iteration {
-                    self.add_before(lane, iteration - edge.distance, edge.from, true, explicit(edge.from, true));
-                }
+            let depth = self.depth;
+            for edge in graph.waits(op).filter(|edge| edge.distance < depth && edge.distance <= iteration) {
+                let across = edge.distance > 0;
+                self.add_before(lane, iteration - edge.distance, edge.from, across, explicit(edge.from, across));
             }
             self.choose(lane);
             for WaitCandidate { place, event, across, .. } in self.before.drain(..) {

@@ -114,7 +114,6 @@ impl Topology {
     }
 }
 
-/// Options of scheduling.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleOptions {
     /// Maximum number of real streams; `None` for no limit.

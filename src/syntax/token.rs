@@ -2,7 +2,6 @@
 
 use crate::base::SrcSpan;
 
-/// The kinds of tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TokenKind {
     Word,

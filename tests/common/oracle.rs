@@ -216,7 +216,7 @@ impl<'a> Unrolled<'a> {
         let mut last: BTreeMap<u32, usize> = BTreeMap::new();
         for (later, &(iteration, op)) in self.nodes.iter().enumerate() {
             let graph = &plan.steps[iteration % plan.steps.len()];
-            for edge in graph.before(op) {
+            for edge in graph.incoming(op) {
                 direct[later].insert(self.number((iteration, edge.from)));
             }
             for across in graph.across.iter().filter(|across| across.to == op) {

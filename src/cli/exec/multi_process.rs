@@ -37,7 +37,6 @@ struct Start {
     failed: bool,
 }
 
-/// Outcome of a process.
 #[derive(Serialize, Deserialize)]
 struct ProcessOutcome {
     code: u8,

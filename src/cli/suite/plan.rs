@@ -26,7 +26,6 @@ pub struct SuitePlan {
     pub mistake: Option<CaseMistake>,
 }
 
-/// A mistake in a case of a suite.
 #[derive(Debug)]
 pub struct CaseMistake {
     /// Names that lead to the wrong value within the case; empty if it is not known.

@@ -56,7 +56,6 @@ impl SweepOptions {
         self.push(axis)
     }
 
-    /// Adds an axis.
     pub fn push(&mut self, axis: Axis) -> Result<(), InputError> {
         if self.axes.iter().any(|known| known.name == axis.name) {
             let why = format!("two axes are called `{}`", axis.name);

@@ -98,7 +98,6 @@ enum EarlyEnd {
 }
 
 impl SearchCases<'_> {
-    /// The case at a point.
     fn planned(&self, point: &[usize]) -> PlannedCase {
         let place = |(order, &place): (&Option<Vec<usize>>, &usize)| order.as_ref().map_or(place, |order| order[place]);
         let places: Vec<usize> = self.orders.iter().zip(point).map(place).collect();

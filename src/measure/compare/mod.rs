@@ -65,7 +65,6 @@ pub struct Comparison {
     pub fail_on: Vec<FailOn>,
 }
 
-/// A side of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SideSummary {
     /// Name of the side as given.
@@ -130,7 +129,6 @@ pub struct CaseComparison {
     pub operations: Vec<OperationRow>,
 }
 
-/// A metric of a case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MetricRow {
     pub metric: String,

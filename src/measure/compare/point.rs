@@ -74,7 +74,6 @@ impl ComparedRun {
     }
 }
 
-/// A metric of a run.
 #[derive(Clone, Debug)]
 pub struct ComparedMetric {
     pub name: String,

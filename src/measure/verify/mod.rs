@@ -29,7 +29,6 @@ pub struct Verification {
     pub warnings: Vec<String>,
 }
 
-/// A request for verification.
 pub struct VerifyRequest<'a> {
     /// The ranks of the world: the number, the program and the plan of each.
     pub ranks: &'a [(u32, &'a Program, &'a Plan)],

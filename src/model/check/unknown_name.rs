@@ -11,7 +11,6 @@ use crate::syntax::walk;
 use super::{BUILTINS, Checker};
 
 impl Checker<'_> {
-    /// The error for an unknown name.
     pub(super) fn unknown(&self, symbol: Symbol, at: SrcSpan) -> ModelError {
         let name = self.names.name(symbol).to_owned();
         if let (None, Some((_, own))) = (self.globals.get(&symbol), name.split_once('.')) {

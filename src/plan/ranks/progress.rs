@@ -29,7 +29,6 @@ pub struct OperationRun {
 /// A collective call: an operation of a rank, and the index among the operation's calls.
 pub type CollectiveCall = (OperationRun, u32);
 
-/// The simulation of all ranks.
 pub struct RankSimulation<'a> {
     pub tables: &'a Tables<'a>,
     /// For each rank, the real stream of each stream, on which operations of an iteration run in the order of the text. Empty if

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::model::Program;
-use crate::plan::{Plan, Reason};
+use crate::plan::{Edge, Plan, Reason};
 
 use super::{iteration, operation};
 
@@ -23,15 +23,11 @@ fn cycle(program: &Program, plan: &Plan, title: impl Fn(usize) -> String) -> Str
         text.push_str(if index > 0 { "\n" } else { "" });
         text += &title(index);
         let _ = writeln!(text, "{} nodes, {} edges, {} across", graph.operations(), graph.edges(), graph.across.len());
-        let mut across = graph.across.iter().peekable();
         for op in step.ids() {
             let _ = writeln!(text, "{}", operation(program, step, op));
-            for edge in graph.before(op) {
-                let _ = writeln!(text, "  #{}: {}", edge.from.0, reason(program, edge.reason));
-            }
-            while let Some(edge) = across.next_if(|edge| edge.to == op) {
-                let reason = reason(program, edge.reason);
-                let _ = writeln!(text, "  #{} of iteration -{}: {reason}", edge.from.0, edge.distance);
+            for Edge { from, distance, reason: why, .. } in graph.waits(op) {
+                let iteration = if distance > 0 { format!(" of iteration -{distance}") } else { String::new() };
+                let _ = writeln!(text, "  #{}{iteration}: {}", from.0, reason(program, why));
             }
         }
     }

@@ -63,7 +63,6 @@ pub struct Picture {
     pub plots: Vec<Plot>,
 }
 
-/// An element of SVG.
 #[derive(Clone, Debug)]
 pub struct SvgElement {
     tag: &'static str,

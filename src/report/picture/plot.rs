@@ -25,7 +25,6 @@ pub struct Plot {
     pub marks: Vec<(f64, String)>,
 }
 
-/// An axis of a plot.
 #[derive(Clone, Debug, Serialize)]
 pub struct Axis {
     pub name: String,

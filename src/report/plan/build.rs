@@ -34,7 +34,6 @@ pub struct DocumentInputs<'a> {
     pub places: &'a dyn Fn(SrcSpan) -> String,
 }
 
-/// Builds the document of a plan.
 pub fn build(request: DocumentInputs) -> PlanDocument {
     let DocumentInputs { program, plan, schedule, profile, .. } = request;
     let iterations = |program: &Program, plan: &Plan, schedule: &Schedule| -> Vec<Iteration> {
@@ -259,36 +258,24 @@ impl<'a> Builder<'a> {
 
     fn edges(&mut self, step: &Step, graph: &StepPlan) -> Vec<PlannedDependency> {
         let mut edges = Vec::with_capacity(graph.edges() + graph.across.len());
-        let mut across = graph.across.iter().peekable();
         for op in step.ids() {
             let waits = step.op(op).kind == OpKind::Wait;
-            for edge in graph.before(op) {
-                let reason = self.reason(edge.reason, waits);
-                let declared = self.declared(step, op, edge.from, 0, edge.reason);
-                edges.push(PlannedDependency { from: edge.from.0, to: op.0, distance: 0, reason, declared });
-            }
-            while let Some(edge) = across.next_if(|edge| edge.to == op) {
-                let reason = self.reason(edge.reason, waits);
-                let declared = self.declared(step, op, edge.from, edge.distance, edge.reason);
-                edges.push(PlannedDependency {
-                    from: edge.from.0,
-                    to: op.0,
-                    distance: edge.distance,
-                    reason,
-                    declared,
-                });
+            for edge in graph.waits(op) {
+                let (from, distance) = (edge.from.0, edge.distance);
+                let (reason, declared) = (self.reason(edge.reason, waits), self.declared(step, &edge));
+                edges.push(PlannedDependency { from, to: op.0, distance, reason, declared });
             }
         }
         edges
     }
 
     /// The location of an `after` that declares a dependency which the data requires too; `None` if there is none.
-    fn declared(&mut self, step: &Step, op: OpId, from: OpId, distance: u32, reason: plan::Reason) -> Option<Text> {
-        if !matches!(reason, plan::Reason::Data { .. }) {
+    fn declared(&mut self, step: &Step, edge: &plan::Edge) -> Option<Text> {
+        if !matches!(edge.reason, plan::Reason::Data { .. }) {
             return None;
         }
-        let says = |after: &&After| after.op == from && u32::from(after.previous) == distance;
-        step.after(op).iter().find(says).map(|after| self.place(after.span))
+        let says = |after: &&After| after.op == edge.from && u32::from(after.previous) == edge.distance;
+        step.after(edge.to).iter().find(says).map(|after| self.place(after.span))
     }
 
     fn reason(&mut self, reason: plan::Reason, waits: bool) -> Reason {

@@ -13,7 +13,6 @@ use super::{Iteration, Kept, Peer, PlanDocument, PlannedDependency, PlannedOpera
 /// Maximum width of the column of streams; a longer name shifts the rest of its line.
 const STREAM: usize = 20;
 
-/// Writes the document as text.
 pub fn text(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}", document.title())?;
     writeln!(out, "times are modelled on an {}: nothing was measured", document.modelled_on)?;

@@ -56,7 +56,6 @@ const PROGRAM: [&str; 11] = [
 /// Level of compression, from 0 to 10.
 const LEVEL: u8 = 7;
 
-/// The content of a page.
 pub struct PageContent<'a> {
     /// The title of the page, with marks such as `simulated`.
     title: String,
@@ -146,7 +145,6 @@ impl<'a> PageContent<'a> {
         serde_json::to_string(&Data::of(self)).expect("a record holds nothing that JSON cannot")
     }
 
-    /// The page.
     pub fn html(&self) -> String {
         let has_curves = self.galleries.iter().flat_map(Gallery::pictures).any(|picture| !picture.plots.is_empty());
         let program = [if has_curves { CURVES.concat() } else { String::new() }, PROGRAM.concat()].concat();

@@ -32,7 +32,6 @@ use super::lint::launch_cost;
 
 use scene::{KnownEffects, Savings, Scene};
 
-/// A kind of advice.
 struct AdviceKind {
     code: &'static str,
     /// Finds advice of this kind in a slot of the cycle.

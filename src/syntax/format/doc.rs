@@ -84,7 +84,6 @@ impl<'a> Printer<'a> {
         Printer { pending: Some(Pending::Line), ..Printer::default() }
     }
 
-    /// Prints the commands.
     pub fn print(&mut self, commands: &[LayoutCommand<'a>]) {
         let measures = Measures::of(commands);
         for (index, &command) in commands.iter().enumerate() {

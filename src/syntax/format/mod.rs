@@ -13,7 +13,6 @@ use super::split::Pieces;
 use super::{SyntaxLimits, parser, split};
 use layout::FileLayout;
 
-/// A formatted text.
 #[derive(Debug)]
 pub struct Formatted {
     pub text: String,

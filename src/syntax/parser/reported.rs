@@ -256,7 +256,6 @@ fn numbered_label(text: &str) -> Option<String> {
     text[word.len()..].trim_start().starts_with([':', '[']).then(|| numbered_name(word)).flatten()
 }
 
-/// True if a text ends with this word.
 fn ends_with_word(text: &str, word: &str) -> bool {
     text.strip_suffix(word).is_some_and(|before| !before.ends_with(is_word))
 }
