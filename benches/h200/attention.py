@@ -8,7 +8,9 @@ each backend of `scaled_dot_product_attention` that takes them: cuDNN, FlashAtte
 fastest of them, and what aorta chose during preparation. For `paged`, which decodes from a pool, PyTorch reads as many keys in
 order, since none of these backends has pages. `backward` has the same bits in every run, also PyTorch's (`use_deterministic_algorithms`);
 `unordered` is the same with `deterministic: false`, beside PyTorch's usual choice. `wide` and its gradients, `wide_backward`, have heads or
-types that fused kernels do not multiply; PyTorch's `math` backend, two products and softmax, is among its choices there. `--verify N` compares N further cases with the CPU's results in f64:
+types that fused kernels do not multiply; PyTorch's `math` backend, two products and softmax, is among its choices there. `chunk` has fewer
+queries than keys with a causal mask, as chunked prefill; `sliding` has a window; `ragged` and `ragged_backward` have packed sequences.
+`scaled_dot_product_attention` has none of these, so PyTorch calls FlashAttention directly. `--verify N` compares N further cases with the CPU's results in f64:
 once by what is fastest, and once by the library wherever it has an engine.
 """
 import argparse
@@ -28,10 +30,14 @@ from drawn import size
 from drawn_case import Case
 from shapes import CALLS, quantile, tensors, workload
 
-FORMS = ("forward", "backward", "unordered", "decode", "paged", "wide", "wide_backward", "tree", "biased", "slopes")
+FORMS = ("forward", "backward", "unordered", "decode", "paged", "wide", "wide_backward", "tree", "biased", "slopes", "chunk", "sliding", "ragged",
+         "ragged_backward")
 
 # Forms that compute gradients.
-GRADIENTS = ("backward", "unordered", "wide_backward", "biased", "slopes")
+GRADIENTS = ("backward", "unordered", "wide_backward", "biased", "slopes", "ragged_backward")
+
+# Forms whose masks or sequences only FlashAttention takes.
+FLASH = ("chunk", "sliding", "ragged", "ragged_backward")
 
 # Forms with a bias: few queries, as trees of speculative decoding have them; gradients; and gradients with those of the bias.
 BIASED = ("tree", "biased", "slopes")
@@ -48,16 +54,19 @@ def drawn(draw, form, most):
         dtype, most = draw.choice(("f32", "f32", "bf16", "f16")), most >> 3
         d = draw.choice((320, 512, 1024) if dtype != "f32" else (64, 128, 320, 512, 1024))
     shared = draw.choice((1, 2, 4, 8, 8))
-    group = draw.choice((1, 1, 4, 8) if form not in GRADIENTS else (1, 1, 4))
+    group = draw.choice((1, 1, 4, 8, 3, 5, 7) if form not in GRADIENTS else (1, 1, 4, 3))
     if form == "tree":
         batch, queries, keys = size(draw, 1, 32), draw.randint(2, 64), size(draw, 100, 32768)
     elif form == "decode":
         batch, queries, keys = size(draw, 1, 128), 1, size(draw, 256, 32768)
+    elif form == "chunk":
+        batch, queries = size(draw, 1, 8), size(draw, 16, 2048)
+        keys = queries + size(draw, 256, 32768)
     else:
         queries, batch = size(draw, 100, 8192), size(draw, 1, 8)
         keys = queries if draw.random() < 0.7 else queries + size(draw, 1, 4096)
     batch = max(1, min(batch, most // (shared * group * queries * keys) if form not in ("decode", "tree") else (1 << 28) // (shared * keys * d)))
-    causal = form != "decode" and queries == keys and draw.random() < 0.7
+    causal = form in ("chunk", "sliding") or (form != "decode" and queries == keys and draw.random() < 0.7)
     return dtype, batch, queries, keys, shared, group, d, causal, draw.random() < 0.5
 
 
@@ -90,13 +99,17 @@ def case(form, dtype, batch, queries, keys, shared, group, d, causal, positions_
             buffers |= {"s": ("f32", [batch, heads, queries, keys])} if form == "slopes" else {}
             call = f"biased_attention_backward(q, k, v, o, l, z{given}{options} -> dq, dk, dv{', s' if form == 'slopes' else ''})"
             forward = f"{setup}  {forward}"
-    seen = queries * (queries + 1) / 2 if causal and queries == keys else queries * keys
+    seen = queries * keys - queries * (queries - 1) // 2 if causal else queries * keys
+    if window:
+        seen = sum(min(window, keys - queries + query + 1) for query in range(queries))
     flops = (10 if form in GRADIENTS else 4) * batch * heads * seen * d
     what = (f"{form} {dtype} batch {batch}, heads {heads}/{shared}, {queries} x {keys}, d {d}{', causal' if causal else ''}"
             f"{f', window {window}' if window else ''}{', positions first' if positions_first else ''}{f', bias {of_bias or dtype}{bias}' if bias else ''}, {flops / 1e9:.1f} GFLOP")
 
     def body(t, torch):
         functional = torch.nn.functional
+        if form in FLASH:
+            return flash(torch, t, not positions_first, causal, window)
         q, k, v = (t[name].transpose(1, 2) if positions_first else t[name] for name in "qkv")
         mask = None
         if bias:
@@ -119,6 +132,49 @@ def case(form, dtype, batch, queries, keys, shared, group, d, causal, positions_
         moved += math.prod(bias) * (4 if of_bias == "f32" else 2) + (4 * batch * heads * queries * keys if form == "slopes" else 0)
     made = Case(what, buffers, call or forward, body, moved, forward if call else setup)
     return made, flops
+
+
+def flash(torch, t, heads_first, causal, window=0, ends=None):
+    """A call of FlashAttention, whose causal mask ends at the last query and the last key. `ends` are those of packed sequences."""
+    q, k, v = (t[name].transpose(1, 2) if heads_first else t[name] for name in "qkv")
+    lengths, most = None, (q.shape[-3], k.shape[-3])
+    if ends:
+        lengths = torch.tensor([0, *ends], dtype=torch.int32, device=q.device)
+        most = (max(end - start for start, end in zip([0, *ends], ends)),) * 2
+    sides = {"window_size_left": window - 1, "window_size_right": 0} if window else {}
+
+    def call():
+        return torch.ops.aten._flash_attention_forward(q, k, v, lengths, lengths, *most, 0.0, causal, False, **sides)[0]
+    if "z" not in t:
+        return call
+    q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+    o = call()
+    return lambda: torch.autograd.grad(o, (q, k, v), t["z"], retain_graph=True)
+
+
+def ragged(draw, form):
+    """A case of packed sequences, each with half to one and a half times as many positions as their mean."""
+    dtype, d = draw.choice(("bf16", "bf16", "f16")), draw.choice((64, 128, 128, 80, 96))
+    shared, group = draw.choice((1, 2, 4, 8, 8)), draw.choice((1, 1, 4, 8, 3, 5))
+    sequences, mean, causal = size(draw, 2, 128), size(draw, 32, 4096), draw.random() < 0.7
+    sequences = max(1, min(sequences, (1 << 30) // (shared * group * mean * mean), (1 << 24) // (shared * group * mean)))
+    heads, step, apart = shared * group, draw.randint(1, 7919), mean // 2 + 1
+    ends = [(number + 1) * mean - number * step % apart for number in range(sequences)]
+    lengths = [end - start for start, end in zip([0, *ends], ends)]
+    q, k, index = (dtype, [ends[-1], heads, d]), (dtype, [ends[-1], shared, d]), ("i32", [sequences])
+    buffers = {"q": q, "k": k, "v": k, "o": q, "l": ("f32", [heads, ends[-1]]), "r": index, "e": index}
+    setup = f"map((r + 1) * {mean} - r * {step} % {apart} -> e)  "
+    options = f", layout: positions_first{', causal: true' if causal else ''}"
+    call = forward = f"ragged_attention(q, k, v, e, e{options} -> o, l)"
+    if form in GRADIENTS:
+        buffers |= {"z": q, "dq": q, "dk": k, "dv": k}
+        call = f"ragged_attention_backward(q, k, v, o, l, z, e, e{options} -> dq, dk, dv)"
+    flops = (10 if form in GRADIENTS else 4) * heads * d * sum(n * (n + 1) // 2 if causal else n * n for n in lengths)
+    what = f"{form} {dtype} {sequences} sequences of {min(lengths)} to {max(lengths)}, heads {heads}/{shared}, d {d}{', causal' if causal else ''}"
+
+    def body(t, torch):
+        return flash(torch, t, False, causal, 0, ends)
+    return Case(what, buffers, call, body, 4 * ends[-1] * (heads + shared) * d, setup + (forward if call != forward else "")), flops
 
 
 def paged(draw):
@@ -178,6 +234,8 @@ def pytorch(made, form):
     import torch
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.use_deterministic_algorithms(form == "backward")
+    if form in FLASH:
+        return {"flash": graph_time(made, torch)}
     return backends(made, torch, form in (*WIDE, *BIASED))
 
 
@@ -289,14 +347,19 @@ def main():
         summary = []
         for form in args.forms.split(","):
             # Both forms of gradients have the same cases.
-            draw, began = random.Random(f"{args.seed} {'backward' if form in GRADIENTS else form}"), time.monotonic()
+            name = "ragged" if form.startswith("ragged") else "backward" if form in GRADIENTS else form
+            draw, began = random.Random(f"{args.seed} {name}"), time.monotonic()
             cases = []
             for _ in range(args.cases):
                 if form in BIASED:
                     sizes = drawn(draw, form, 1 << 28)
                     cases.append(case(form, *sizes, 0, *draw_bias(draw, form, *sizes)))
+                elif form.startswith("ragged"):
+                    cases.append(ragged(draw, form))
                 else:
-                    cases.append(paged(draw) if form == "paged" else case(form, *drawn(draw, form, 1 << 31)))
+                    sizes = drawn(draw, form, 1 << 31)
+                    window = size(draw, 16, sizes[3]) if form == "sliding" else 0
+                    cases.append(paged(draw) if form == "paged" else case(form, *sizes, window))
             speeds = []
             for number, (made, flops) in enumerate(cases):
                 _, record, _ = execute(args, folder / f"{form}_{number}.aorta", [made], CALLS)

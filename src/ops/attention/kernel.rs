@@ -9,7 +9,8 @@ use super::super::warpgroups;
 use super::cost::{PER_BIAS, SEARCH_EXCHANGES, TileCounts, WAIT, bias_again, searches};
 use super::shape::{Axes, bias, bias_pack, copied_bias};
 use super::tiles::{
-    HELD, MANY_ROWS, MAX_SPLITS, NARROW, OPERATIONS, RESIDENT, STAGES, THREADS, Tiles, WIDE_STAGES, WIDEST, whole_tiles,
+    HELD, MANY_ROWS, MAX_SPLITS, NARROW, OPERATIONS, RESIDENT, SMALL_ROWS, STAGES, THREADS, Tiles, WIDE_STAGES, WIDEST,
+    whole_tiles,
 };
 use super::*;
 
@@ -22,9 +23,6 @@ const MIN_KEYS: u64 = 128;
 
 /// [`MIN_KEYS`] of blocks with at most [`SMALL_ROWS`] rows, which mostly wait for memory.
 const MIN_KEYS_SMALL: u64 = 64;
-
-/// Maximum number of rows of a block for which keys are divided even if the blocks fill the device.
-const SMALL_ROWS: u64 = 32;
 
 /// Instructions per score: scale, exponential, sum, maximum, and rounding.
 const PER_SCORE: f64 = 6.0;
@@ -125,7 +123,8 @@ impl ForwardPartition {
         if shape.sequences.is_none() && (block_rows <= SMALL_ROWS || blocks * 2 <= wanted) {
             let least = if block_rows <= SMALL_ROWS { MIN_KEYS_SMALL } else { MIN_KEYS };
             let most = (wanted / blocks).min(shape.keys / least).clamp(1, MAX_SPLITS);
-            (tiles.splits, tiles.cluster) = tiles.divided(shape.keys, most);
+            // Clusters start only where there is room for all of their blocks, so they do not use all that a compute unit holds.
+            (tiles.splits, tiles.cluster) = tiles.divided(shape.keys, most, UNITS * RESIDENT / blocks);
         }
         ForwardPartition { tiles: Some(tiles), shape, together }
     }
@@ -581,6 +580,17 @@ mod tests {
             assert_eq!(tiles.bias, 4);
             assert!(tiles.shared() <= 227 << 10, "{queries} queries, heads of {size}: {} bytes", tiles.shared());
         }
+    }
+
+    /// Blocks of narrow heads load smaller tiles, so a compute unit holds more of them.
+    #[test]
+    fn blocks_of_single_queries_have_enough_bytes_in_flight() {
+        let resident = |size: u64| {
+            let (q, k) = (Tensor::packed(DType::BF16, &[8, 1, size]), Tensor::packed(DType::BF16, &[8, 4096, size]));
+            let spec = Spec::of_use("attention", &[], vec![q, k, k], &[None; 2]).expect("a use");
+            ForwardPartition::of(&spec).tiles.expect("matrix units").resident()
+        };
+        assert_eq!([32, 64, 80, 96, 128, 256].map(resident), [4, 4, 3, 2, 2, 2]);
     }
 
     #[test]

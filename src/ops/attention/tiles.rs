@@ -19,10 +19,19 @@ pub const MAX_SPLITS: u64 = 256;
 /// while the others are loaded.
 pub const STAGES: u64 = 2;
 
-/// Number of blocks that a compute unit should hold at the same time. Blocks with [`MANY_ROWS`] rows and heads wider than [`NARROW`]
-/// have a compute unit to themselves. More blocks with at most [`SMALL_ROWS`] rows would fit, but two load as much as the memory provides,
-/// and clusters need room.
+/// Minimum number of blocks that a compute unit should hold at the same time. Blocks with [`MANY_ROWS`] rows and heads wider than
+/// [`NARROW`] have a compute unit to themselves.
 pub const RESIDENT: u64 = 2;
+
+/// Maximum number of blocks that a compute unit holds: [`THREADS`] threads each, of up to 128 registers.
+const MAX_RESIDENT: u64 = 4;
+
+/// Maximum number of rows of a block that mostly waits for memory.
+pub const SMALL_ROWS: u64 = 32;
+
+/// Bytes of keys and values that the blocks of a compute unit load at the same time, so that they read as fast as the memory provides:
+/// blocks with at most [`SMALL_ROWS`] rows have one tile each in flight. Narrow heads have small tiles, and need more blocks.
+const IN_FLIGHT: u64 = 64 << 10;
 
 /// Largest head dimension for which an SM holds two blocks with [`MANY_ROWS`] rows and `wgmma`: a thread then has 32 scores and 32 sums,
 /// which fit half of the registers. One block multiplies while the other computes weights, which takes longer than the products of narrow
@@ -100,7 +109,14 @@ impl Tiles {
     /// Number of blocks that a compute unit holds at the same time.
     pub fn resident(&self) -> u64 {
         let is_narrow = self.width.max(self.value_width) <= NARROW;
-        if self.wide || (self.rows == MANY_ROWS && !is_narrow) { 1 } else { RESIDENT }
+        match self.rows {
+            rows if self.wide || (rows == MANY_ROWS && !is_narrow) => 1,
+            0..=SMALL_ROWS => {
+                let of_tile = 2 * self.keys[1] * (self.width + self.value_width);
+                (IN_FLIGHT / of_tile).clamp(RESIDENT, MAX_RESIDENT)
+            }
+            _ => RESIDENT,
+        }
     }
 
     /// Bytes of shared memory of a block, the maximum over all devices. With `wgmma`, the block holds the queries and
@@ -185,20 +201,21 @@ impl Tiles {
             + stored * self.rows * self.value_width
     }
 
-    /// Returns the number of blocks that share the keys of a row, up to `most`, and the blocks of a cluster. Blocks process whole tiles.
-    /// Blocks of one cluster merge their results without another kernel. More blocks than a cluster holds have fewer tiles each, and a
-    /// merging kernel follows, so that they form no clusters.
-    pub fn divided(&self, keys: u64, most: u64) -> (u64, u64) {
+    /// Returns the number of blocks that share the keys of a row, up to `most`, and the blocks of a cluster, up to `room`. Blocks process
+    /// whole tiles. Blocks of one cluster merge their results without another kernel. More blocks than a cluster holds have fewer tiles
+    /// each, and a merging kernel follows, so that they form no clusters.
+    pub fn divided(&self, keys: u64, most: u64, room: u64) -> (u64, u64) {
+        let largest = most.min(LARGEST_CLUSTER).min(room.max(1));
         let all = keys.div_ceil(self.keys[1]).max(1);
         let flops = 2 * self.rows * self.keys[1] * (self.width + self.value_width);
         let of_tile = (flops as f64 / OPERATIONS).max(TILE_WAITS * WAIT);
-        let joins = |splits: u64| splits <= LARGEST_CLUSTER && all.div_ceil(splits) <= TILES_IN_CLUSTERS;
+        let joins = |splits: u64| splits <= largest && all.div_ceil(splits) <= TILES_IN_CLUSTERS;
         let time = |splits: u64| {
             let loads = splits.div_ceil(HELD * THREADS / WARP);
             let merged = if joins(splits) { 0.0 } else { MERGE + (loads - 1) as f64 * WAIT };
             all.div_ceil(splits) as f64 * of_tile + merged
         };
-        let numbers = most.min(LARGEST_CLUSTER)..=most;
+        let numbers = largest..=most;
         let fastest = numbers.min_by(|&one, &other| time(one).total_cmp(&time(other))).unwrap_or(1);
         // The fewest blocks that have no more tiles each.
         let splits = all.div_ceil(all.div_ceil(fastest));
@@ -247,7 +264,7 @@ mod tests {
             splits: 1,
             cluster: 1,
         };
-        let divided = |keys: u64, most: u64| tiles.divided(keys * 64, most);
+        let divided = |keys: u64, most: u64| tiles.divided(keys * 64, most, most);
         assert_eq!(divided(8, 1), (1, 1));
         assert_eq!(divided(8, 4), (4, 4));
         // A cluster of eight has four tiles each, and no other kernel follows.
@@ -256,5 +273,7 @@ mod tests {
         assert_eq!(divided(64, 33), (32, 1));
         // Blocks with more than 16 tiles form no cluster.
         assert_eq!(divided(800, 4), (4, 1));
+        // Clusters have room for four blocks, and eight blocks with a merging kernel take less time.
+        assert_eq!(tiles.divided(52 * 64, 8, 4), (8, 1));
     }
 }
