@@ -101,7 +101,7 @@ impl Call<'_> {
 
 /// Minimum number of packs per thread if further threads are added to a row: with fewer packs, exchanging values costs
 /// more than the threads save.
-const MIN_PACKS: u64 = 4;
+pub const MIN_PACKS: u64 = 4;
 
 /// Maximum number of threads of a row that use only half of their registers for elements.
 const MAX_HALF_FILLED: u64 = 512;
