@@ -8,8 +8,8 @@ use super::super::kernel::{
 };
 use super::super::layout::{broadcast_strides, collapse};
 use super::super::norms::HELPERS;
-use super::super::occupancy::{LARGEST_BLOCK, LARGEST_CLUSTER, UNITS, share};
-use super::super::rows::{HELD, MIN_PACKS, Rows, Sharing, common_pack};
+use super::super::occupancy::{LARGEST_BLOCK, LARGEST_CLUSTER, UNIT_THREADS, UNITS, WARP, share};
+use super::super::rows::{HELD, MIN_PACKS, Rows, Sharing, common_pack, threads_of};
 use super::*;
 
 /// Maximum number of registers per thread for the elements that a kernel loads at a time.
@@ -104,7 +104,14 @@ impl ChainPartition {
         let of_elements: Vec<&Tensor> = spec.outputs.iter().filter(|output| output.dims == dims).collect();
         let pack = common_pack(&of_elements);
         let widths = views.iter().map(|view| common_pack(&[view]).min(pack)).collect();
-        let sharing = Sharing::of(&rows, pack, most);
+        let all = rows.length.div_ceil(pack);
+        let sharing = if all < WARP {
+            let room = UNITS * UNIT_THREADS / rows.count.max(1);
+            let threads = threads_of(all, [pack, spec.outputs[0].dtype.size(), most], room);
+            Sharing { pack, packs: all.div_ceil(threads), threads, whole: true }
+        } else {
+            Sharing::of(&rows, pack, most)
+        };
         ChainPartition { rows, widths, sharing, cluster: 1, exchanged: 0, segments }
     }
 
