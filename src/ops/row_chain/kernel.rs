@@ -116,25 +116,23 @@ impl ChainPartition {
     }
 
     /// Gives a row the fewest blocks whose registers hold it, and more if SMs would be idle, as long as every thread keeps some packs.
-    /// The blocks exchange this many values.
+    /// The blocks exchange this many values. A row that no cluster holds keeps one block; so do rows of single elements that suffice for
+    /// all SMs, since instructions bound their time, and larger blocks wait for each other.
     pub fn in_clusters(mut self, most: u64, exchanged: u64) -> ChainPartition {
         let (count, length, pack) = (self.rows.count, self.rows.length, self.sharing.pack);
         let holds = |blocks: &u64| length <= blocks * LARGEST_BLOCK * most;
         let idle = |blocks: u64| 2 * blocks * count <= UNITS && length > 2 * blocks * LARGEST_BLOCK * pack * MIN_PACKS;
-        let all = [1, 2, 4, LARGEST_CLUSTER];
-        let enough = all.into_iter().find(|blocks| holds(blocks) && !idle(*blocks)).unwrap_or(LARGEST_CLUSTER);
-        // Blocks that read their part of a row in pieces are worth an exchange only where blocks of whole rows are few.
-        self.cluster = if holds(&enough) || count < UNITS { enough } else { 1 };
-        if self.cluster > 1 {
-            let parts = Rows { count: count * self.cluster, length: length.div_ceil(self.cluster), ..self.rows.clone() };
-            (self.sharing, self.exchanged) = (Sharing::of(&parts, pack, most), exchanged);
+        let enough = [1, 2, 4].into_iter().find(|blocks| holds(blocks) && !idle(*blocks)).unwrap_or(LARGEST_CLUSTER);
+        if enough > 1 && holds(&enough) && (pack > 1 || count < UNITS) {
+            let parts = Rows { count: count * enough, length: length.div_ceil(enough), ..self.rows.clone() };
+            (self.sharing, self.cluster, self.exchanged) = (Sharing::of(&parts, pack, most), enough, exchanged);
         }
         self
     }
 
-    /// Whether threads hold whole rows, or there are enough blocks for all SMs.
+    /// Whether threads hold whole rows, or there are enough rows for all SMs.
     pub fn keeps_busy(&self) -> bool {
-        self.sharing.whole || self.rows.count * self.cluster >= UNITS
+        self.sharing.whole || self.rows.count >= UNITS
     }
 
     /// Returns the number of blocks of all rows.

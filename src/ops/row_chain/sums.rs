@@ -69,8 +69,8 @@ impl RowSums {
             .map(|tensor| if dims[2] * tensor.dtype.size() < SECTOR { dims[0] * SECTOR } else { 0 })
             .sum();
         let at_once = UNITS * partition.sharing.block_rows();
-        let rows = (partition.rows.count * partition.cluster).div_ceil(at_once) * partition.sharing.block_rows();
-        partition.sharing.whole && rows * of_runs <= SECTOR_BYTES * partition.cluster
+        let rows = partition.rows.count.div_ceil(at_once) * partition.sharing.block_rows();
+        partition.sharing.whole && rows * of_runs <= SECTOR_BYTES
     }
 
     /// Returns the division of rows whose threads hold the elements of all inputs, as far as registers suffice.
@@ -81,18 +81,17 @@ impl RowSums {
             false => input.dims.last() == dims.last(),
         };
         // A pack of one element takes a register.
-        let least = |input: &Tensor| if common_pack(&[input]) == 1 { REGISTER } else { 0 };
+        let least = |input: &Tensor| if !self.of_channels && common_pack(&[input]) == 1 { REGISTER } else { 0 };
         let bytes: u64 = spec.inputs.iter().filter(is_row).map(|input| input.dtype.size().max(least(input))).sum();
         let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
         // Packs divide powers of two.
         let held = 1 << (HELD * REGISTER / bytes.max(1)).max(1).ilog2();
         let least = 2 * PACK_BYTES / spec.outputs[0].dtype.size();
         let most = held.min(most).max(least);
-        let alone = match self.of_channels {
-            true => ChainPartition::of_channels(spec, most),
-            false => ChainPartition::holding(spec, most),
-        };
-        alone.in_clusters(most, count(spec) as u64)
+        if self.of_channels {
+            return ChainPartition::of_channels(spec, most);
+        }
+        ChainPartition::holding(spec, most).in_clusters(most, count(spec) as u64)
     }
 
     /// The dimensions along which a row of this many dimensions extends.
