@@ -3,6 +3,7 @@ from drawn import (draw_attention, draw_batch_norm, draw_concat, draw_distance, 
                    draw_loss, draw_norm, draw_pad, draw_permute, draw_reduction, draw_rope, draw_scan, draw_scatter, draw_softmax,
                    draw_sort, draw_top_k, draw_transpose)
 from drawn_case import SIZES, Case, count, elements, shape, size
+from drawn_windows import draw_conv, draw_few_conv, draw_pool
 
 
 def gradient(case, forward, wanted, outputs=("y",), bytes_read=None, exact=True):
@@ -270,12 +271,29 @@ def grad_gemm(draw):
     return gradient(case, forward, ["x", "w", "b"])
 
 
+def grad_conv(draw):
+    """Convolutions as networks have them, and those with few channels on one side."""
+    while True:
+        case = draw.choice((draw_conv, draw_few_conv))(draw)
+        if case.call.startswith("conv(x"):
+            break
+    return gradient(case, lambda t, torch: case.torch(t, torch)(), [name for name in "xwv" if name in case.buffers])
+
+
+def grad_pool(draw):
+    while True:
+        case = draw_pool(draw)
+        if "d" not in case.buffers:
+            break
+    return gradient(case, lambda t, torch: case.torch(t, torch)(), ["x"], bytes_read=["x"] if case.what.startswith("max") else [])
+
+
 GRADIENTS = {"grad_softmax": grad_softmax, "grad_norms": grad_norm, "grad_group_norms": grad_group_norm, "grad_batch_norm": grad_batch_norm,
              "grad_losses": grad_loss, "grad_reductions": grad_reduction, "grad_map": grad_map, "grad_scans": grad_scan,
              "grad_permute": grad_permute, "grad_sort": grad_sort, "grad_top_k": grad_top_k, "grad_gather": grad_gather,
              "grad_embedding": grad_embedding, "grad_scatter": grad_scatter, "grad_rope": grad_rope, "grad_dropout": grad_dropout,
              "grad_concat": grad_concat, "grad_pad": grad_pad, "grad_transpose": grad_transpose, "grad_distances": grad_distance,
-             "grad_gemm": grad_gemm, "grad_attention": grad_attention}
+             "grad_gemm": grad_gemm, "grad_conv": grad_conv, "grad_pool": grad_pool, "grad_attention": grad_attention}
 
 
 def grad_any(draw):

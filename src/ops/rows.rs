@@ -101,7 +101,7 @@ impl Call<'_> {
 
 /// Minimum number of packs per thread if further threads are added to a row: with fewer packs, exchanging values costs
 /// more than the threads save.
-const MIN_PACKS: u64 = 4;
+pub const MIN_PACKS: u64 = 4;
 
 /// Maximum number of threads of a row that use only half of their registers for elements.
 const MAX_HALF_FILLED: u64 = 512;
@@ -440,7 +440,7 @@ fn pack(tensor: &Tensor) -> u64 {
 /// The time of short rows is that of instructions, most of which a warp executes once for all its rows. So a row has the fewest
 /// threads that hold it, as long as a warp accesses each sector once or twice. A row of several warps exchanges values through
 /// shared memory, which is only worth it for many elements.
-fn threads_of(packs: u64, [pack, size, most]: [u64; 3], room: u64) -> u64 {
+pub fn threads_of(packs: u64, [pack, size, most]: [u64; 3], room: u64) -> u64 {
     let each = |threads: u64| packs.div_ceil(threads);
     let fits = |threads: u64| match threads < WARP {
         true => each(threads) <= PART_LOADS && each(threads) * pack * size <= PART_BYTES,

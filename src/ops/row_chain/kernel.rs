@@ -2,13 +2,14 @@
 //! the core is computed twice. A thread issues its loads before it uses the first value: loads between branches would
 //! wait for each other.
 
+use super::super::cluster::CLUSTER;
 use super::super::kernel::{
-    Parameter, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
+    Parameter, bounds, c_type, geometry_param, i64_param, index_type, kernel, param, u32_param, u64_param,
 };
 use super::super::layout::{broadcast_strides, collapse};
 use super::super::norms::HELPERS;
-use super::super::occupancy::{UNITS, share};
-use super::super::rows::{HELD, Rows, Sharing, common_pack};
+use super::super::occupancy::{LARGEST_BLOCK, LARGEST_CLUSTER, UNIT_THREADS, UNITS, WARP, share};
+use super::super::rows::{HELD, MIN_PACKS, Rows, Sharing, common_pack, threads_of};
 use super::*;
 
 /// Maximum number of registers per thread for the elements that a kernel loads at a time.
@@ -20,7 +21,12 @@ pub struct ChainPartition {
     pub rows: Rows,
     /// For each input, the number of elements per load.
     widths: Vec<u64>,
+    /// Division of the part of a row that a block has.
     pub sharing: Sharing,
+    /// Number of blocks of a row, which form a cluster.
+    pub cluster: u64,
+    /// Number of values of a row that the blocks of a cluster exchange.
+    exchanged: u64,
     segments: Option<Segments>,
 }
 
@@ -98,8 +104,30 @@ impl ChainPartition {
         let of_elements: Vec<&Tensor> = spec.outputs.iter().filter(|output| output.dims == dims).collect();
         let pack = common_pack(&of_elements);
         let widths = views.iter().map(|view| common_pack(&[view]).min(pack)).collect();
-        let sharing = Sharing::of(&rows, pack, most);
-        ChainPartition { rows, widths, sharing, segments }
+        let all = rows.length.div_ceil(pack);
+        let sharing = if all < WARP {
+            let room = UNITS * UNIT_THREADS / rows.count.max(1);
+            let threads = threads_of(all, [pack, spec.outputs[0].dtype.size(), most], room);
+            Sharing { pack, packs: all.div_ceil(threads), threads, whole: true }
+        } else {
+            Sharing::of(&rows, pack, most)
+        };
+        ChainPartition { rows, widths, sharing, cluster: 1, exchanged: 0, segments }
+    }
+
+    /// Gives a row the fewest blocks whose registers hold it, and more if SMs would be idle, as long as every thread keeps some packs.
+    /// The blocks exchange this many values. A row that no cluster holds keeps one block; so do rows of single elements that suffice for
+    /// all SMs, since instructions bound their time, and larger blocks wait for each other.
+    pub fn in_clusters(mut self, most: u64, exchanged: u64) -> ChainPartition {
+        let (count, length, pack) = (self.rows.count, self.rows.length, self.sharing.pack);
+        let holds = |blocks: &u64| length <= blocks * LARGEST_BLOCK * most;
+        let idle = |blocks: u64| 2 * blocks * count <= UNITS && length > 2 * blocks * LARGEST_BLOCK * pack * MIN_PACKS;
+        let enough = [1, 2, 4].into_iter().find(|blocks| holds(blocks) && !idle(*blocks)).unwrap_or(LARGEST_CLUSTER);
+        if enough > 1 && holds(&enough) && (pack > 1 || count < UNITS) {
+            let parts = Rows { count: count * enough, length: length.div_ceil(enough), ..self.rows.clone() };
+            (self.sharing, self.cluster, self.exchanged) = (Sharing::of(&parts, pack, most), enough, exchanged);
+        }
+        self
     }
 
     /// Whether threads hold whole rows, or there are enough rows for all SMs.
@@ -107,11 +135,21 @@ impl ChainPartition {
         self.sharing.whole || self.rows.count >= UNITS
     }
 
+    /// Returns the number of blocks of all rows.
+    fn blocks(&self) -> u64 {
+        self.rows.count.div_ceil(self.sharing.block_rows()).max(1) * self.cluster
+    }
+
+    /// Returns text of the first element of a block's first piece of a row.
+    pub fn begin(&self) -> &'static str {
+        if self.cluster > 1 { "part * (T * K * V)" } else { "0" }
+    }
+
     pub fn cost(&self, spec: &Spec, flops: f64) -> Cost {
         let again = |again: bool| if again { Spec::bytes_of(&spec.inputs) } else { Traffic::NONE };
         Cost {
             reread: again(!self.sharing.whole),
-            blocks: self.rows.count.div_ceil(self.sharing.block_rows()).max(1),
+            blocks: self.blocks(),
             share: share(self.sharing.block()),
             ..spec.streaming_cost(flops, 1)
         }
@@ -126,10 +164,11 @@ impl ChainPartition {
             Core::Sum | Core::Mean => None,
         };
         let work = self.work(core, spec, &functions);
-        self.kernel(name, spec, (option, core == Core::LayerNorm), &functions, &work)
+        Launch::Kernel(self.kernel(name, spec, (option, core == Core::LayerNorm), &functions, &work))
     }
 
-    /// Returns the kernel that calls these functions in `work`, which begins where pointers to the thread's row are known.
+    /// Returns the kernel that calls these functions in `work`, which begins where pointers to the thread's row are known. If blocks share
+    /// rows, they are clusters, on devices that have them.
     pub fn kernel(
         &self,
         name: &str,
@@ -137,26 +176,29 @@ impl ChainPartition {
         (option, is_centred): (Option<&str>, bool),
         functions: &[KernelFunction],
         work: &str,
-    ) -> Launch {
-        let ChainPartition { rows, sharing, .. } = self;
+    ) -> Kernel {
+        let ChainPartition { rows, sharing, cluster, .. } = self;
         let params = self.parameters(option, spec, functions);
         let segment = self.segments.as_ref().map_or(0, |segments| segments.length);
+        let whole = sharing.threads * sharing.pack * sharing.packs * cluster;
+        let bounds = match cluster {
+            1 => bounds(sharing.block() as u32),
+            _ => format!("#define THREADS {}\n#define CLUSTER_BLOCKS {cluster}\n{CLUSTER}", sharing.threads),
+        };
         let definitions = format!(
-            "{}typedef {} C;\n#define SEGMENT {segment}u\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED 0\n#define CENTRED {}\n\
+            "{bounds}typedef {} C;\n#define SEGMENT {segment}u\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED 0\n#define CENTRED {}\n\
              {HELPERS}{SOFTMAX}{}",
-            bounds(sharing.block() as u32),
             c_type(compute_type(spec)),
             sharing.threads,
             sharing.pack,
             sharing.packs,
             sharing.block(),
-            rows.length.is_multiple_of(sharing.threads * sharing.pack * sharing.packs),
+            rows.length.is_multiple_of(whole),
             u32::from(is_centred),
             functions.iter().map(|function| function.text.as_str()).collect::<String>(),
         );
         let body = self.pointers(spec) + work;
-        let blocks = rows.count.div_ceil(sharing.block_rows()).max(1);
-        launch(name, &definitions, &params, &body, blocks, sharing.block() as u32)
+        kernel(name, &definitions, &params, &body, self.blocks(), sharing.block() as u32)
     }
 
     /// Returns the kernel's parameters. `option` is that of the core.
@@ -179,6 +221,8 @@ impl ChainPartition {
             all.extend(constants.map(|(place, value)| (format!("C {prefix}{place}"), real(*value))));
         }
         all.extend([geometry_param("g", &rows.geometry), u64_param("rows", rows.count), u32_param("n", rows.length)]);
+        let totals = Arg::Workspace(rows.count * self.cluster * self.exchanged * compute.size());
+        all.extend((self.cluster > 1).then(|| param("C* totals", totals)));
         all
     }
 
@@ -186,9 +230,12 @@ impl ChainPartition {
     /// row.
     fn pointers(&self, spec: &Spec) -> String {
         let index = index_type(self.rows.count);
+        let place = match self.cluster {
+            1 => "u64 row = (u64)blockIdx.x * (BLOCK / T) + threadIdx.x / T;",
+            _ => "u32 part = blockIdx.x % CLUSTER_BLOCKS;\n  u64 row = blockIdx.x / CLUSTER_BLOCKS;",
+        };
         let mut text = format!(
-            "  u32 lane = threadIdx.x % T;\n  u64 row = (u64)blockIdx.x * (BLOCK / T) + threadIdx.x / T;\n  \
-             bool live = row < rows;\n  {index} at = ({index})(live ? row : 0);\n"
+            "  u32 lane = threadIdx.x % T;\n  {place}\n  bool live = row < rows;\n  {index} at = ({index})(live ? row : 0);\n"
         );
         for (place, tensor) in spec.inputs.iter().chain(&spec.outputs).enumerate() {
             // Outputs come first in the geometry.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::super::ball::{Ball, Precision};
 use super::super::occupancy::{SECTOR, UNITS};
-use super::super::rows::HELD;
+use super::super::rows::{HELD, common_pack};
 use super::kernel::{ChainPartition, KernelFunction};
 use super::*;
 
@@ -51,7 +51,7 @@ fn levels(expression: &Expression, sums: usize) -> Vec<Range<usize>> {
 }
 
 impl RowSums {
-    /// True if one block for each row keeps the device busy, and if the elements of a row are close together. Otherwise, separate
+    /// True if a block or a cluster for each row keeps the device busy, and if the elements of a row are close together. Otherwise, separate
     /// reductions divide the rows better.
     pub fn suits(&self, spec: &Spec) -> bool {
         let partition = self.partition(spec);
@@ -80,13 +80,18 @@ impl RowSums {
             true => input.dims == dims,
             false => input.dims.last() == dims.last(),
         };
-        let bytes: u64 = spec.inputs.iter().filter(is_row).map(|input| input.dtype.size()).sum();
+        // A pack of one element takes a register.
+        let least = |input: &Tensor| if !self.of_channels && common_pack(&[input]) == 1 { REGISTER } else { 0 };
+        let bytes: u64 = spec.inputs.iter().filter(is_row).map(|input| input.dtype.size().max(least(input))).sum();
         let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
         // Packs divide powers of two.
         let held = 1 << (HELD * REGISTER / bytes.max(1)).max(1).ilog2();
         let least = 2 * PACK_BYTES / spec.outputs[0].dtype.size();
         let most = held.min(most).max(least);
-        if self.of_channels { ChainPartition::of_channels(spec, most) } else { ChainPartition::holding(spec, most) }
+        if self.of_channels {
+            return ChainPartition::of_channels(spec, most);
+        }
+        ChainPartition::holding(spec, most).in_clusters(most, count(spec) as u64)
     }
 
     /// The dimensions along which a row of this many dimensions extends.
@@ -126,12 +131,15 @@ impl Operation for RowSums {
     fn cost(&self, spec: &Spec) -> Cost {
         let (elements, expression) = (spec.outputs[0].elements() as f64, spec.expression.as_deref());
         let partition = self.partition(spec);
-        let (rows, sums) = (partition.rows.count as f64, count(spec) as f64);
+        let (parts, sums) = ((partition.rows.count * partition.cluster) as f64, count(spec) as f64);
         let each = |count: fn(&Expression) -> u32| expression.map_or(0.0, |one| f64::from(count(one)) * elements);
         let mut cost = partition.cost(spec, sums * elements + each(Expression::flops));
         let of_row = row_instructions(partition.sharing.threads);
-        cost.instructions = each(Expression::instructions) + sums * (PER_ELEMENT * elements + of_row * rows);
+        cost.instructions = each(Expression::instructions) + sums * (PER_ELEMENT * elements + of_row * parts);
         cost.special = each(Expression::special);
+        if partition.cluster > 1 {
+            cost.handoffs = expression.map_or(0, |one| levels(one, count(spec)).len()) as f64;
+        }
         cost
     }
 
@@ -183,7 +191,7 @@ impl Operation for RowSums {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let expression = spec.expression.as_deref().expect("gradients make sums with an expression");
-        vec![SumKernel::of(self.partition(spec), spec, expression).launch(self.name(), spec)]
+        SumKernel::of(self.partition(spec), spec, expression).launches(self.name(), spec)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -212,8 +220,11 @@ fn visit(dims: Dims, tensors: &[Tensor], inputs: &[&[f64]], count: usize, mut wo
     });
 }
 
+/// Text that loads the inputs of functions, followed by the given text for each batch of packs, which receives the size of the batch.
+type Batches<'a> = dyn Fn(Range<usize>, &dyn Fn(&str) -> String) -> String + 'a;
+
 /// The kernel of sums along rows. The threads of a row hold its elements in registers. If these do not suffice, each level of sums reads
-/// the row again.
+/// the row again. Blocks that share a row write the sums of their parts, and wait at a barrier of their cluster for those of the others.
 struct SumKernel {
     partition: ChainPartition,
     levels: Vec<Range<usize>>,
@@ -261,15 +272,81 @@ impl SumKernel {
         self.functions[function].call(argument, targets)
     }
 
-    fn launch(&self, name: &str, spec: &Spec) -> Launch {
-        let (partition, sums, rows) = (&self.partition, self.sums, self.rows);
-        let inputs = spec.inputs.len();
+    /// Returns the kernel. If blocks share a row, devices without clusters have a kernel for each level of sums and one for the results.
+    fn launches(&self, name: &str, spec: &Spec) -> Vec<Launch> {
+        let (partition, sums, stages) = (&self.partition, self.sums, self.levels.len());
         let all = self.loaded(spec, 0..sums + 1);
         let is_held = partition.sharing.whole && partition.registers(spec, &all) * partition.sharing.packs <= HELD;
-        let add = |level: &Range<usize>, count: &str| {
+        let begin = partition.begin();
+        let mut before: String = (0..sums).map(|sum| format!("  C t{sum} = 0;\n")).collect();
+        if is_held {
+            before += &format!("  const u32 start = {begin}, first = 0;\n  {}\n", partition.loads(spec, &all, "K"));
+        }
+        let pieces = |functions: Range<usize>, work: &dyn Fn(&str) -> String| match is_held {
+            true => format!("  {}", work("K")),
+            false => {
+                let batches = partition.in_batches(spec, &self.loaded(spec, functions), work);
+                let step = partition.cluster;
+                format!("  for (u32 start = {begin}; start < n; start += {step} * T * K * V) {{\n    {batches}  }}\n")
+            }
+        };
+        let kernel = |name: &str, work: &str| partition.kernel(name, spec, (None, false), &self.functions, work);
+        let add = |level: &Range<usize>| self.add(spec, level, &pieces);
+        let results = self.results(spec, &pieces);
+        if partition.cluster == 1 {
+            let work = self.levels.iter().map(add).collect::<String>();
+            return vec![Launch::Kernel(kernel(name, &(before + &work + "  if (!live) return;\n" + &results)))];
+        }
+        let stage = |stage: usize| match self.levels.get(stage) {
+            Some(level) => add(level) + &self.publish(level),
+            None => results.clone(),
+        };
+        let join = |level: &Range<usize>| self.join(level);
+        let mut together = before.clone() + &stage(0) + "#if CLUSTER > 1\n";
+        for (place, level) in self.levels.iter().enumerate() {
+            together += &("  cluster_barrier();\n".to_owned() + &join(level) + &stage(place + 1));
+        }
+        let mut launches = vec![Launch::Kernel(kernel(name, &(together + "#endif\n")))];
+        launches.extend((1..=stages).map(|place| {
+            let joined: String = self.levels[..place].iter().map(join).collect();
+            let one = kernel(&format!("{name}_{place}"), &(before.clone() + &joined + &stage(place)));
+            Launch::Kernel(Kernel { without_clusters: true, ..one })
+        }));
+        launches
+    }
+
+    /// Returns text that adds the terms of a level's sums. `pieces` loads the inputs of functions, piece by piece.
+    fn add(&self, spec: &Spec, level: &Range<usize>, pieces: &Batches) -> String {
+        let add = |count: &str| {
             let terms: String = level.clone().map(|sum| format!("t{sum} += {}; ", self.call(spec, sum, &[]))).collect();
             format!("EACH_OF({count}) if (INSIDE(start)) {{ EACH {{ {terms}}} }}\n")
         };
+        let across = level.clone().map(|sum| format!("  t{sum} = across(t{sum}, Sum());\n"));
+        pieces(level.clone(), &add) + &across.collect::<String>()
+    }
+
+    /// Returns text that writes a level's sums of a block's part of a row.
+    fn publish(&self, level: &Range<usize>) -> String {
+        let sums = self.sums;
+        let each = level.clone().map(|sum| format!("totals[(u64)blockIdx.x * {sums} + {sum}] = t{sum}; "));
+        format!("  if (lane == 0) {{ {}}}\n", each.collect::<String>())
+    }
+
+    /// Returns text that joins a level's sums of all parts of a row.
+    fn join(&self, level: &Range<usize>) -> String {
+        let sums = self.sums;
+        let each = level.clone().map(|sum| {
+            format!(
+                "  t{sum} = 0;\n  _Pragma(\"unroll\") for (u32 other = 0; other < CLUSTER_BLOCKS; other++) \
+                 t{sum} += totals[(row * CLUSTER_BLOCKS + other) * {sums} + {sum}];\n"
+            )
+        });
+        each.collect()
+    }
+
+    /// Returns text that writes the outputs of a row whose sums are known.
+    fn results(&self, spec: &Spec, pieces: &Batches) -> String {
+        let (partition, sums, rows, inputs) = (&self.partition, self.sums, self.rows, spec.inputs.len());
         let targets: Vec<String> = (0..rows).map(|output| format!("o{output}[i]")).collect();
         let assigned = match &*targets {
             [only] => format!("{only} = {}", self.call(spec, sums, &[])),
@@ -281,29 +358,12 @@ impl SumKernel {
         let finish = |count: &str| {
             format!("EACH_OF({count}) {{ {declared}EACH {assigned}; if (INSIDE(start)) {{ {writes}}} }}\n")
         };
-        let pieces = |functions: Range<usize>, work: &dyn Fn(&str) -> String| match is_held {
-            true => format!("  {}", work("K")),
-            false => {
-                let batches = partition.in_batches(spec, &self.loaded(spec, functions), work);
-                format!("  for (u32 start = 0; start < n; start += T * K * V) {{\n    {batches}  }}\n")
-            }
-        };
-        let mut work = match is_held {
-            true => format!("  const u32 start = 0, first = 0;\n  {}\n", partition.loads(spec, &all, "K")),
-            false => String::new(),
-        };
-        for level in &self.levels {
-            work += &level.clone().map(|sum| format!("  C t{sum} = 0;\n")).collect::<String>();
-            work += &pieces(level.clone(), &|count| add(level, count));
-            work += &level.clone().map(|sum| format!("  t{sum} = across(t{sum}, Sum());\n")).collect::<String>();
-        }
-        work += "  if (!live) return;\n";
-        for (place, output) in (rows..spec.outputs.len()).enumerate() {
+        let of_row = (rows..spec.outputs.len()).enumerate().map(|(place, output)| {
             let value = self.call(spec, sums + 1 + place, &[]);
-            work += &format!("  if (lane == 0) store<C>(*a{}, {value});\n", inputs + output);
-        }
-        work += &pieces(sums..sums + 1, &finish);
-        partition.kernel(name, spec, (None, false), &self.functions, &work)
+            let writer = if partition.cluster > 1 { "lane == 0 && part == 0" } else { "lane == 0" };
+            format!("  if ({writer}) store<C>(*a{}, {value});\n", inputs + output)
+        });
+        of_row.collect::<String>() + &pieces(sums..sums + 1, &finish)
     }
 }
 
