@@ -154,6 +154,8 @@ fn thin_products() {
             (16, 7001),
             (1003, 33),
             (18, 3002),
+            (2051, 8),
+            (1030, 20),
         ]);
         let (m, n) = if file.below(2) == 0 { (thin, wide) } else { (wide, thin) };
         let [turned_a, turned_b] = [(); 2].map(|()| file.below(2) == 0);

@@ -29,6 +29,17 @@ def draw_thin_gemm(draw):
     return gemm(dtype, (m, n, k), (draw.random() < 0.25, draw.random() < 0.5), draw.choice(("plain", *KINDS)))
 
 
+def draw_few_terms_gemm(draw):
+    """Thin products of few terms: many points, or rows of features, with up to four vectors."""
+    dtype = draw.choice(("bf16", "f16", "f32", "f32"))
+    thin, wide, k = draw.choice((1, 2, 3, 4)), log_uniform(draw, 1000, 1 << 20), log_uniform(draw, 2, 256)
+    k = k if draw.random() < 0.4 else max(4, k // 4 * 4)
+    wide = min(wide, (1 << 26) // k)
+    by_columns = draw.random() < 0.3
+    m, n = (thin, wide) if by_columns else (wide, thin)
+    return gemm(dtype, (m, n, k), (False, by_columns or draw.random() < 0.5), draw.choice(KINDS))
+
+
 def odd(draw, low, high):
     """A size that few kernels are made for: one, two, odd, prime, or a multiple of two or four but not of eight."""
     n = log_uniform(draw, low, high)

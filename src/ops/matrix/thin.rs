@@ -38,7 +38,7 @@ const MIN_VECTOR_BYTES: u64 = 8;
 /// Threads of a block.
 const THREADS: u64 = 256;
 
-/// Number of threads that share rows along the depth, and the number of packs of a row up to which these are enough.
+/// Maximum number of threads that share rows along the depth, and the number of packs of a row up to which these are enough.
 const GROUPS: [(u64, u64); 3] = [(32, 512), (128, 1024), (256, u64::MAX)];
 
 /// Maximum number of threads that share a row of a large matrix across the depth.
@@ -181,12 +181,13 @@ impl Thin {
         (all.blocks() <= MAX_BLOCKS).then_some(all)
     }
 
-    /// Chooses how many threads share how many rows. Threads with several rows read the thin matrix less often.
+    /// Chooses how many threads share how many rows: no more than a row has packs, since the others would be idle. Threads with several
+    /// rows read the thin matrix less often.
     fn divide_rows(&mut self) {
         self.rows = if self.thin == 1 { 1 } else { 2 };
         let packs = self.depth / self.pack;
         for (group, most) in GROUPS {
-            self.group = group;
+            self.group = packs.next_power_of_two().min(group);
             if packs <= most {
                 break;
             }
@@ -309,6 +310,7 @@ impl Thin {
             ("V", self.pack),
             ("ROWS", self.rows),
             ("GROUP", self.group),
+            ("LANES", self.group.min(WARP)),
             ("AHEAD", self.ahead),
             ("SLICES", THREADS / self.group),
             ("WARP", WARP),
@@ -398,6 +400,9 @@ mod tests {
             assert_eq!((thin.pack, thin.ahead), (pack, ahead), "{dtype} {k}");
         }
         assert!(divided(DType::BF16, [3, 4099, 999], true, false).is_none());
+        for (k, group) in [(4, 1), (8, 2), (40, 16), (4096, 128)] {
+            assert_eq!(divided(DType::F32, [7477, k, 3], true, false).map(|thin| thin.group), Some(group), "{k}");
+        }
         let narrow = divided(DType::BF16, [4, 22057, 16], false, false).expect("a thin product");
         assert_eq!((narrow.pack, narrow.group, narrow.ahead, narrow.tiles()), (8, 2, 4, 1));
         assert!(narrow.splits > 1);

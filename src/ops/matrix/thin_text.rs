@@ -91,8 +91,7 @@ pub const ALONG_DEPTH: &str = r#"  const u32 first_row = (tile * SLICES + slice)
   EACH(i, MANY) all[i] = i < ROWS * THIN ? sums[i / THIN % ROWS][i % THIN] : C(0);
   u32 index = 0;
 #pragma unroll
-  for (int step = 0; step < 5; step++) {
-    const int mask = WARP / 2 >> step, left = MANY >> (step + 1);
+  for (int mask = LANES / 2, left = MANY / 2; mask > 0; mask /= 2, left /= 2) {
     const bool upper = threadIdx.x & mask;
     EACH(i, MANY / 2) {
       if (i < left) {
@@ -103,7 +102,7 @@ pub const ALONG_DEPTH: &str = r#"  const u32 first_row = (tile * SLICES + slice)
     if (left == 0) all[0] += SHUFFLE_XOR(all[0], mask);
     index += upper ? left : 0;
   }
-  const bool writes = threadIdx.x % (WARP / MANY) == 0 && index < ROWS * THIN;
+  const bool writes = threadIdx.x % (LANES < MANY ? 1 : LANES / MANY) == 0;
 #if GROUP > WARP
   __shared__ C shared[THREADS / WARP][MANY];
   if (writes) shared[threadIdx.x / WARP][index] = all[0];
@@ -115,7 +114,11 @@ pub const ALONG_DEPTH: &str = r#"  const u32 first_row = (tile * SLICES + slice)
     if (row < wide) PUT(sum, row, which % THIN);
   }
 #else
-  if (writes && first_row + index / THIN < wide) PUT(all[0], first_row + index / THIN, index % THIN);
+  // Threads keep several sums if their group has fewer threads than sums.
+  EACH(i, (LANES < MANY ? MANY / LANES : 1)) {
+    const u32 which = index + i, row = first_row + which / THIN;
+    if (writes && which < ROWS * THIN && row < wide) PUT(all[i], row, which % THIN);
+  }
 #endif
 "#;
 
