@@ -236,7 +236,8 @@ pub struct SimMachine {
 impl SimMachine {
     /// Creates one device per rank with `queues` hardware queues each. `lanes` has the device and the priority of each
     /// lane; lower values are more urgent.
-    pub fn new(profile: &Profile, lanes: &[(u32, i32)], ranks: Vec<u32>, queues: usize) -> SimMachine {
+    /// With `is_cold`, iterations begin with a flush of the caches.
+    pub fn new(profile: &Profile, lanes: &[(u32, i32)], ranks: Vec<u32>, queues: usize, is_cold: bool) -> SimMachine {
         let capacity = profile.units.value() as u64 * u64::from(Cost::WHOLE_UNIT);
         let engines = |direction: Direction| {
             let engines = cost::engines(direction, profile);
@@ -285,7 +286,7 @@ impl SimMachine {
             moved: false,
             queues: (0..ranks.len() * queues).map(|_| VecDeque::new()).collect(),
             rule: profile.queues.rule,
-            front_end_times: FrontEndTimes::new(profile),
+            front_end_times: FrontEndTimes::new(profile, is_cold),
             stamps: Vec::new(),
             paces: vec![[0; 2]; lanes.len()],
         }
@@ -416,9 +417,10 @@ impl SimMachine {
         &mut self.tasks[index]
     }
 
-    /// Processes the next event; false if there is none.
-    pub fn step(&mut self) -> bool {
-        match (self.flows.next(), self.events.peek().map(|event| event.time)) {
+    /// Processes the next event; false if there is none until that time.
+    pub fn step(&mut self, until: Time) -> bool {
+        let event = self.events.peek().map(|event| event.time);
+        match (self.flows.next().filter(|&time| time <= until), event.filter(|&time| time <= until)) {
             (None, None) => return false,
             (Some(time), event) if event.is_none_or(|event| time < event) => {
                 self.now = time;
