@@ -52,7 +52,6 @@ fn ideal() -> Profile {
         &mut profile.graph.gap,
         &mut profile.graph.dispatch,
         &mut profile.graph.start,
-        &mut profile.graph.relaunch,
         &mut profile.queues.dispatch,
         &mut profile.queues.switch,
         &mut profile.host_to_device.latency,

@@ -177,10 +177,6 @@ pub struct GraphCosts {
     pub start: SourcedFigure,
     /// Time for which the launch of a node, or the end of one of several branches, occupies the front end.
     pub dispatch: SourcedFigure,
-    /// Time in which a branch waits for one branch of the graph's previous launch, if that had not ended when the host launched the
-    /// graph again; none by default.
-    #[serde(default = "SourcedFigure::none")]
-    pub relaunch: SourcedFigure,
 }
 
 /// Hardware queues.
@@ -422,7 +418,6 @@ impl Profile {
             ("graph.gap", &graph.gap),
             ("graph.start", &graph.start),
             ("graph.dispatch", &graph.dispatch),
-            ("graph.relaunch", &graph.relaunch),
             ("queues.dispatch", &self.queues.dispatch),
             ("queues.switch", &self.queues.switch),
             ("host_to_device.latency", &self.host_to_device.latency),

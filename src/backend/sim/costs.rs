@@ -27,8 +27,6 @@ pub struct Costs {
     pub queue_switch: Time,
     /// Further time until a copy engine starts behind the engine of kernels, which executes stamps and launches graphs.
     pub gap_engine: Time,
-    /// Time in which a branch of a graph waits for one branch of a previous launch that has not ended.
-    pub graph_relaunch: Time,
     /// Additional time until a node starts in a process that has launched on several streams: with hot caches, and after a flush.
     pub graph_reads: [Time; 2],
     pub depth: u32,
@@ -60,7 +58,6 @@ impl Costs {
                 .map(|least| whole(profile.graph.dispatch.value().max(least))),
             queue_switch: whole(profile.queues.switch.value()),
             gap_engine: whole(profile.gap_engine.value()),
-            graph_relaunch: whole(profile.graph.relaunch.value()),
             graph_reads: reads.map(whole),
             depth: profile.host.queue_depth.value() as u32,
             flush: (whole(profile.host.memset.value()), cost::flush(profile)),

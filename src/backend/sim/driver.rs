@@ -164,7 +164,6 @@ impl SimDriver {
         };
         let mut tasks: Vec<Vec<Option<TaskId>>> = self.lanes.iter().map(lane).collect();
         tasks.push(self.events.clone());
-        tasks.push(self.graphs.iter().map(|graph| graph.end).collect());
         if let Some(Issued { under_way, next_stamp, stamps, .. }) = self.issued {
             // Stamps of the iteration being issued, of those under way, and of the one before.
             let window = under_way as u32 + 2;
@@ -367,13 +366,8 @@ impl Driver for SimDriver {
 
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>> {
         let number = graph as usize;
-        let mut graph = std::mem::take(&mut self.graphs[number]);
-        let branches = Time::from(graph.branches);
-        self.host += self.costs.graph_launch + self.costs.graph_branch * (branches - 1).max(0);
-        let begins = self.host + self.costs.latency;
-        let under_way = graph.end.is_some_and(|end| !self.world.lock().has_ended_by(end, begins));
-        // If the previous launch has not ended, each branch of this one waits for each of its branches, root by root.
-        let relaunch = if under_way && branches > 1 { branches * self.costs.graph_relaunch } else { 0 };
+        let graph = std::mem::take(&mut self.graphs[number]);
+        self.host += self.costs.graph_launch + self.costs.graph_branch * Time::from(graph.branches.saturating_sub(1));
         let start = self.submit(lane, Action::Mark(None), None)?;
         let placed = self.lanes[lane as usize].0.lane;
         let is_cold = std::mem::take(&mut self.is_cold);
@@ -401,8 +395,7 @@ impl Driver for SimDriver {
             let is_launched = matches!(node.action, Action::Run(_) | Action::Exchange(_));
             let root = || self.costs.root(roots.min(u64::from(graph.branches) - 1), graph.branches.into());
             let engine = if node.action.is_copy() { self.costs.gap_engine } else { 0 };
-            let waits = (roots as Time + 1).min(branches) * relaunch;
-            let first = node.after.is_empty().then(|| (start, begin + waits + root() + engine));
+            let first = node.after.is_empty().then(|| (start, begin + root() + engine));
             roots += u64::from(first.is_some() && is_launched);
             let task = state.machine.submit(action, placing, visible, before.chain(first));
             let [started, ended] = node.observed;
@@ -421,13 +414,13 @@ impl Driver for SimDriver {
             let placing = Placing { lane: placed, queue: None, priority: 0, stamps_before: 0 };
             let mut state = self.world.lock();
             // The front end changes between its queues until it has launched the last root, and handles no end before.
-            let launched = (start, begin + branches * relaunch + self.costs.last_root(graph.branches.into()));
+            let launched = (start, begin + self.costs.last_root(graph.branches.into()));
             let mut end =
                 |&last: &TaskId| state.machine.submit(Action::BranchEnd, placing, visible, [(last, 0), launched]);
             ends = ends.iter().map(&mut end).collect();
         }
-        graph.end = Some(self.submit_after(lane, Action::Mark(None), None, &ends)?);
         self.graphs[number] = graph;
+        self.submit_after(lane, Action::Mark(None), None, &ends)?;
         Ok(())
     }
 

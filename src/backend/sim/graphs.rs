@@ -1,6 +1,6 @@
 //! Captured graphs of the simulated driver, and captures in progress.
 
-use super::machine::{Action, TaskId};
+use super::machine::Action;
 
 /// A node of a captured graph.
 #[derive(Clone, Debug)]
@@ -24,8 +24,6 @@ pub struct CapturedGraph {
     pub branches: u32,
     /// True if the nodes run one after the other: each depends on the one before it.
     pub is_chain: bool,
-    /// Task at the end of the last launch; `None` before the first one.
-    pub end: Option<TaskId>,
 }
 
 /// A capture in progress.
@@ -48,7 +46,7 @@ impl Capture {
         let last = (0..nodes.len() as u32).filter(|&node| !waited[node as usize]).collect();
         let branches = nodes.iter().filter(|node| node.after.is_empty()).count() as u32;
         let is_chain = nodes.iter().zip(0..).skip(1).all(|(node, number): (_, u32)| node.after.contains(&(number - 1)));
-        CapturedGraph { nodes, last, branches, is_chain, end: None }
+        CapturedGraph { nodes, last, branches, is_chain }
     }
 }
 

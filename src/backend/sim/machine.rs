@@ -417,10 +417,9 @@ impl SimMachine {
         &mut self.tasks[index]
     }
 
-    /// Processes the next event; false if there is none until that time.
-    pub fn step(&mut self, until: Time) -> bool {
-        let event = self.events.peek().map(|event| event.time);
-        match (self.flows.next().filter(|&time| time <= until), event.filter(|&time| time <= until)) {
+    /// Processes the next event; false if there is none.
+    pub fn step(&mut self) -> bool {
+        match (self.flows.next(), self.events.peek().map(|event| event.time)) {
             (None, None) => return false,
             (Some(time), event) if event.is_none_or(|event| time < event) => {
                 self.now = time;

@@ -118,15 +118,6 @@ impl SharedState {
         }
     }
 
-    /// Whether a task has ended at a time of the host's clock. Among several ranks, a task that ended while none of them waited counts as
-    /// one that has not.
-    pub fn has_ended_by(&mut self, task: TaskId, time: Time) -> bool {
-        if self.ranks.len() == 1 {
-            while self.machine.step(time) {}
-        }
-        self.machine.has_ended(task)
-    }
-
     /// Takes over from the machine the times of stamps that were reached.
     pub fn take_stamps(&mut self) {
         for (stamp, time) in self.machine.take_stamps() {
@@ -307,7 +298,7 @@ impl World {
                 return;
             }
             while !state.machine.moved() {
-                if !state.machine.step(Time::MAX) {
+                if !state.machine.step() {
                     // No event is left. Release a rank that waits for others to issue: they may wait for it.
                     let waits = |rank: &&mut SharedRank| matches!(rank.waiting, Some(Awaited::Issued(_)));
                     match state.ranks.iter_mut().find(waits) {
@@ -388,7 +379,7 @@ impl World {
                 state.machine.has_room(lane);
             }
         } else {
-            while !state.is_there(awaited) && state.machine.step(Time::MAX) {}
+            while !state.is_there(awaited) && state.machine.step() {}
         }
         state.stuck |= !state.is_there(awaited);
         (!state.stuck).then_some(state)

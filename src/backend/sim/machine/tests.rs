@@ -26,7 +26,7 @@ fn chains(streams: u32, rounds: u32, queues: u32, time: f64) -> Time {
         last[lane as usize] = machine.submit(Action::Run(kernel), placing, 0, before);
     }
     machine.release(gate, 0);
-    while machine.step(Time::MAX) {}
+    while machine.step() {}
     machine.now()
 }
 
@@ -45,9 +45,9 @@ fn ends_are_kept_for_tasks_that_begin_long_after_them() {
         }
         let first = machine.submit(kernel(10.0), lane(0), 0, []);
         machine.submit(kernel(1_000_000.0), lane(1), 0, []);
-        while machine.step(Time::MAX) {}
+        while machine.step() {}
         machine.submit(kernel(10.0), lane(1), 0, [(first, gap)]);
-        while machine.step(Time::MAX) {}
+        while machine.step() {}
         machine.now()
     };
     assert!((gap..gap + 100_000).contains(&ends(true)), "{}", ends(true));
@@ -87,7 +87,7 @@ fn branches(chains: u32, nodes: u32, time: f64, joined: bool) -> Time {
             machine.submit(Action::BranchEnd, placing, 0, last.map(|task| (task, 0)));
         }
     }
-    while machine.step(Time::MAX) {}
+    while machine.step() {}
     machine.now()
 }
 
@@ -121,7 +121,7 @@ fn waiting_queues_delay_a_queue_that_has_waited() {
     for lane in 1..3 {
         machine.submit(kernel, placing(lane), 0, last.map(|task| (task, 0)));
     }
-    while machine.step(Time::MAX) {}
+    while machine.step() {}
     // Each kernel of the chain starts after polls of the two other queues. Afterwards these queues become ready together, so that the front
     // end polls one for the other, and launches two kernels.
     assert_eq!(machine.now(), 4 * (1000 + 2 * 100) + 100 + 100 + 1000);
