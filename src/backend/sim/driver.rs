@@ -67,7 +67,8 @@ pub fn open(profile: &Profile, images: &[Image], notes: &[String], each: bool) -
     let lanes =
         (0..).zip(images).flat_map(|(rank, image)| image.lanes.iter().map(move |lane| (rank, urgency(lane.priority))));
     let ranks = images.iter().map(|image| image.rank).collect();
-    let mut machine = SimMachine::new(profile, &lanes.collect::<Vec<_>>(), ranks, queues);
+    let is_cold = images.iter().any(|image| !image.cold.is_empty());
+    let mut machine = SimMachine::new(profile, &lanes.collect::<Vec<_>>(), ranks, queues, is_cold);
     for (lane, info) in (0..).zip(images.iter().flat_map(|image| &image.lanes)) {
         let units = info.units.map(|units| units.of(profile.units.value() as u32, profile.chips.value() as u32));
         units.iter().for_each(|&units| machine.limit(lane, units));
@@ -118,7 +119,7 @@ impl SimDriver {
         SimDriver {
             world,
             place,
-            costs: Costs::new(profile),
+            costs: Costs::new(profile, !image.cold.is_empty()),
             host: 0,
             calls: 0,
             issued: None,
