@@ -37,8 +37,8 @@ use measuring::RunContext;
 use prepare::{PreparedRun, prepare};
 use results::ResultOutputs;
 
-/// Note on a file with collectives that runs as one rank by default.
-const ONE_RANK: &str = "No GPUs to count, so the file's collectives have one rank: `--ranks N` gives more.\n";
+/// Note on a file with transfers between ranks that runs as one rank by default.
+const ONE_RANK: &str = "No GPUs to count, so the file runs as one rank: `--ranks N` gives more.\n";
 
 /// The role of this process in a run.
 struct ProcessRole {

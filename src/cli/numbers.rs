@@ -35,6 +35,9 @@ pub(super) fn whole_number(argument: &str) -> Option<String> {
     let count = match argument {
         "--iterations" => 100,
         "--warmup" => 10,
+        "--top" | "--cycle" => 5,
+        "--rounds" => 16,
+        "--budget" => 40,
         "--ranks" | "--emulate" | "--streams" => 4,
         _ => return None,
     };

@@ -320,15 +320,10 @@ impl Compiled {
         self.fused = self.fused.get(rank).cloned().into_iter().collect();
     }
 
-    /// True if the file has a collective.
-    pub fn has_collectives(&self) -> bool {
-        ranks::has_collectives(&self.ast)
-    }
-
     /// True if the file has a collective or a copy that names a rank, so that another number of ranks may change what it
     /// does.
     pub fn may_communicate(&self) -> bool {
-        self.has_collectives() || ranks::may_copy_to_others(&self.ast)
+        ranks::has_collectives(&self.ast) || ranks::may_copy_to_others(&self.ast)
     }
 
     /// Schedules a rank on the streams of a device.

@@ -156,7 +156,7 @@ impl Session {
             held && self.in_turns,
             Issued {
                 under_way,
-                slot: next % self.lowered.outline.period.len() as u64,
+                period_index: next % self.lowered.outline.period.len() as u64,
                 next_stamp: Self::begin_stamp(next),
                 stamps: 2 * RING as u32,
                 left,

@@ -507,7 +507,9 @@ impl<'a> Analyzer<'a> {
         let ((a, a_type), (b, b_type)) = (a?, b?);
         let function = binary(op);
         let ty = match (op, a_type, b_type) {
-            (BinaryOp::Or | BinaryOp::And, Type::Bool, Type::Bool) => Some(Type::Bool),
+            (BinaryOp::Or | BinaryOp::And | BinaryOp::Equal | BinaryOp::NotEqual, Type::Bool, Type::Bool) => {
+                Some(Type::Bool)
+            }
             (BinaryOp::Multiply, Type::Number(a), Type::Number(b)) => a.times(b).map(Type::Number),
             (BinaryOp::Divide, Type::Number(a), Type::Number(b)) => a.times(b.inverse()).map(Type::Number),
             (BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Remainder, Type::Number(a), Type::Number(b)) if a == b => {
@@ -529,7 +531,7 @@ impl<'a> Analyzer<'a> {
                     }
                     _ => "compare two numbers".to_owned(),
                 },
-                _ => "`and` and `or` join conditions, all other operators numbers".to_owned(),
+                _ => "`and`, `or`, `==` and `!=` join conditions, all other operators numbers".to_owned(),
             };
             self.types_differ(op.name(), (a_type, left.span), (b_type, right.span), help);
             return None;

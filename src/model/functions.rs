@@ -11,6 +11,7 @@ use crate::syntax::{loop_with_step, written};
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
+use super::shipped;
 use super::value::{LARGEST_WHOLE, Number, NumberOrigin, Scalar, Value};
 
 /// Every function of plain values. `map` has the elementwise ones too.
@@ -354,6 +355,12 @@ pub(super) fn unknown_function_help(name: &str, is_def: bool, args: &[Expr], nam
     }
     if let Some((_, help)) = OTHER_NAMES.iter().find(|(names, _)| names.contains(&name)) {
         return (*help).to_owned();
+    }
+    if let Some(module) = shipped::defining(name) {
+        return format!(
+            "it is an operation of `std.{module}`: write `use std.{module}` at the top of the file, a call with a label, \
+             `r: {module}.{name}(…)`, above, and `r` here"
+        );
     }
     if let Some(dtype) = DType::from_name(name) {
         let sizes: Vec<String> = args.iter().map(|arg| written(arg, names)).collect();

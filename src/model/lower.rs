@@ -263,9 +263,9 @@ fn is_order(op: BinaryOp) -> bool {
     matches!(op, BinaryOp::Less | BinaryOp::LessEqual | BinaryOp::Greater | BinaryOp::GreaterEqual)
 }
 
-/// True for a comparison, which is no number that another one could compare.
+/// True for a comparison without parentheses around it. The location of an expression includes its parentheses.
 fn is_comparison_chain(left: &Expr) -> bool {
-    matches!(&left.kind, ExprKind::Binary { op, .. } if is_order(*op))
+    matches!(&left.kind, ExprKind::Binary { op, left: first, .. } if is_order(*op) && first.span.start == left.span.start)
 }
 
 /// The functions that `map` supports.

@@ -101,12 +101,13 @@ impl LocatedError {
     fn help(&self) -> Option<String> {
         let help = self.error.help()?.to_string();
         let drawn = self.circumstances.as_ref().and_then(|found| found.drawn.first());
-        let largest = match &self.error {
-            ModelError::Slice(SliceError::SliceOutOfRange { size, .. }) => *size as i64,
-            ModelError::Slice(SliceError::IndexOutOfRange { last, .. }) => *last,
+        let (least, largest) = match &self.error {
+            ModelError::Slice(SliceError::SliceOutOfRange { size, from, to, .. }) => (*from.min(to), *size as i64),
+            ModelError::Slice(SliceError::IndexOutOfRange { last, index, .. }) => (*index, *last),
             _ => return Some(help),
         };
         Some(match drawn {
+            Some((name, _)) if least < 0 => format!("{help}; limit what is drawn: `max({name}, 0)`"),
             Some((name, _)) => format!("{help}; limit what is drawn: `min({name}, {largest})`"),
             None => help,
         })

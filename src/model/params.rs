@@ -224,13 +224,19 @@ impl<'a> Analyzer<'a> {
             Value::DType(_) => "an element type".to_owned(),
             other => other.describe(&self.names),
         };
+        let example = match default {
+            Value::Number(number) => number.dimension.example(),
+            _ => None,
+        };
+        let example = example.map(|example| format!(", such as `{example}`")).unwrap_or_default();
+        let help = format!("the default determines the kind of value: give a value of that kind{example}");
         self.error(ModelError::NotAllowed {
             name: self.names.name(name.symbol).to_owned(),
             value,
             at: at.into(),
             declared: declared.into(),
             allowed,
-            help: "the default determines the kind of value: give a value of that kind".to_owned(),
+            help,
         });
     }
 

@@ -166,6 +166,7 @@ impl Analyzer<'_> {
                 Some(Value::Tensor { .. }) => format!(
                     "figures are of operations, and `{text}` is a buffer: label the operation that uses it, `f: …`, and write `f`"
                 ),
+                _ if ["step", "iteration"].contains(&text.as_str()) => "a figure without a set is of the whole iteration: `time`".to_owned(),
                 _ => format!("label an operation of the step: `{text}: nop()`"),
             });
         let help = Some(help);

@@ -26,6 +26,8 @@ pub enum TraceFault {
     Ambiguous,
     /// A cell is not a whole number. Holds the number of its line, from 1, and its text.
     Cell(usize, String),
+    /// A line has more cells than the first one names columns. Holds its number, from 1.
+    TooManyCells(usize),
     /// No line follows the first one.
     Empty,
 }
@@ -43,7 +45,8 @@ pub fn source<'a>(args: &'a [Expr], column: Option<&'a Expr>) -> Option<(&'a str
 ///
 /// # Errors
 ///
-/// Fails if the text has no such column, several or no row, or if a cell is not a whole number.
+/// Fails if the text has no such column, several or no row, if a row has more cells than there are columns, or if a cell is
+/// not a whole number.
 pub fn column(text: &str, name: &str) -> Result<Arc<[i64]>, TraceFault> {
     let mut rows = rows(text.strip_prefix('\u{feff}').unwrap_or(text));
     let (_, names) = rows.next().unwrap_or_default();
@@ -54,6 +57,9 @@ pub fn column(text: &str, name: &str) -> Result<Arc<[i64]>, TraceFault> {
         return Err(TraceFault::Ambiguous);
     }
     let value = |(line, mut cells): (usize, Vec<String>)| {
+        if cells.iter().skip(names.len()).any(|cell| !cell.is_empty()) {
+            return Err(TraceFault::TooManyCells(line));
+        }
         let cell = if index < cells.len() { cells.swap_remove(index) } else { String::new() };
         cell.parse().map_err(|_| TraceFault::Cell(line, cell))
     };
@@ -138,6 +144,7 @@ impl TraceFault {
                 why: "it has no row below the names of its columns".to_owned(),
                 at: path_at.into(),
             },
+            TraceFault::TooManyCells(line) => TraceError::TooManyCells { path, line, at: path_at.into() },
             TraceFault::Column(known) => {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
                 let help = match known.as_slice() {
@@ -175,6 +182,7 @@ mod tests {
         assert_eq!(column("a,b\n1,2\n", "c"), Err(TraceFault::Column(names)));
         assert_eq!(column("a,b,a\n1,2,3\n", "a"), Err(TraceFault::Ambiguous));
         assert_eq!(column("a,b,a\n1,2,3\n", "b").as_deref(), Ok(&[2][..]));
+        assert_eq!(column("a,b\n1,2,\n1,024,7\n", "a"), Err(TraceFault::TooManyCells(3)));
         assert_eq!(column("a\n\n", "a"), Err(TraceFault::Empty));
         assert_eq!(column("", "a"), Err(TraceFault::Column(Vec::new())));
     }

@@ -25,14 +25,15 @@ const TYPES: [(&[&str], DType); 10] = [
 ];
 
 /// Element types of other tools that are not supported.
-const OTHERS: [&str; 18] = [
+const OTHERS: [&str; 26] = [
     "bool", "boolean", "i16", "u64", "u32", "u16", "int16", "uint", "uint64", "uint32", "uint16", "short", "fp4",
-    "tf32", "size_t", "int4", "uint4", "fp6",
+    "tf32", "size_t", "int4", "uint4", "fp6", "i4", "u4", "nf4", "nvfp4", "mxfp4", "mxfp6", "mxfp8", "e2m1",
 ];
 
 /// Option words of other tools, and the word to write instead.
-const WORDS: [(&[&str], &str); 11] = [
+const WORDS: [(&[&str], &str); 12] = [
     (&["avg", "average"], "mean"),
+    (&["swish"], "silu"),
     (&["prod", "mul"], "product"),
     (&["gpu", "cuda", "vram", "hbm", "global"], "device"),
     (&["cpu", "ram", "dram", "pageable"], "host"),

@@ -223,9 +223,8 @@ impl Operation for Work {
             true => Ok(()),
             false => Err(call.bad_option(name, format!("it has to be between {text}"), help)),
         };
-        for name in ["flops", "bytes"] {
-            between(name, 0.0, 1e15, "0 and 1e15", "write a smaller number")?;
-        }
+        between("flops", 0.0, 1e15, "0 and 1 PFLOP", "write a number in between: `flops: 1GFLOP`")?;
+        between("bytes", 0.0, 1e15, "0 and 1 PB", "write a number in between: `bytes: 1GB`")?;
         between("time", 0.0, 10e9, "0 and 10 s", "write a time in between: `work(time: 50us, units: 16)`")?;
         between(
             "stride",

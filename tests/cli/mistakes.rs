@@ -455,6 +455,7 @@ fn habits() {
         (&["exec", "moe", "--cuda-graph"], "tip: did you mean `--launch graph`?"),
         (&["exec", "moe", "--svg", "x"], "tip: `--svg` is an option of `aorta plan`"),
         (&["view", "a.json", "--html", "a.html"], "tip: did you mean `--output a.html`?"),
+        (&["exec", "moe", "--top", "-1"], "tip: it takes a whole number, such as `--top 5`"),
         (&["exec", "moe", "--streams", "-1"], "tip: it takes a whole number, such as `--streams 4`"),
         (&["baseline", "--problem", "x"], "invalid value 'x' for '--problem <N>': a whole number is expected"),
         (&["report", "a.json", "--markdown"], "tip: did you mean `--format markdown`?"),

@@ -236,12 +236,14 @@ fn a_default_of_one_rank_is_reported() {
     let sandbox = Sandbox::new();
     sandbox.write("sum.aorta", "buffer x: f32[64]\nstep { all_reduce(x -> x) }");
     sandbox.write("alone.aorta", "buffer x: f32[64]\nstep { map(x + 1 -> x) }");
-    let said = "No GPUs to count, so the file's collectives have one rank: `--ranks N` gives more.\n";
+    sandbox.write("ring.aorta", "buffer x: f32[64]\nbuffer y: f32[64]\nstep { copy(x -> y at (rank + 1) % world) }");
+    let said = "No GPUs to count, so the file runs as one rank: `--ranks N` gives more.\n";
     for backend in ["sim", "host"] {
         let told = |file: &str, more: &[&str]| {
             sandbox.run(&[&["exec", file, "--backend", backend, "--effort", "sanity"], more].concat()).stderr
         };
         assert_eq!(told("sum.aorta", &[]), said);
+        assert_eq!(told("ring.aorta", &[]), said);
         assert_eq!(told("sum.aorta", &["--ranks", "1"]), "");
         assert_eq!(told("sum.aorta", &["--ranks", "2"]), "");
         assert_eq!(told("alone.aorta", &[]), "");

@@ -170,11 +170,11 @@ impl SharedState {
             }
             digest.word(issued.count.wrapping_sub(first));
             (0..4).for_each(|ago| digest.moment(issued.time(issued.count.saturating_sub(ago))));
-            let Some(Issued { under_way, slot, .. }) = *last else {
+            let Some(Issued { under_way, period_index, .. }) = *last else {
                 digest.word(0u64);
                 continue;
             };
-            digest.words([under_way, slot]);
+            digest.words([under_way, period_index]);
             let DriverView { clock, calls, tasks } = view;
             digest.moment(*clock);
             digest.word(*calls);

@@ -112,7 +112,7 @@ pub(super) fn prepare(
     let leads = process.is_none_or(|process| process.leads());
     let loaded = load::load(&text, &args.workload, &settings, ranks);
     let mut loaded = loaded.map_err(|error| scenario::placed(error, &args))?;
-    let one_rank = uncounted && loaded.compiled.has_collectives();
+    let one_rank = uncounted && loaded.compiled.may_communicate();
     if let Some(world) = args.emulate {
         loaded = emulate::only(loaded, args.rank, world)?;
     }

@@ -1,16 +1,19 @@
 //! Expands a suite to the cases that this machine can run, with their arguments.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::base::{Bytes, Space, counted, shell};
+use crate::base::units::{self, Dimension};
+use crate::base::{Bytes, Space, counted, shell, suggest};
 use crate::cli::backends;
 use crate::cli::cases::PlannedCase;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::exec::ExecArgs;
 use crate::cli::passed::exec_args;
 use crate::cli::{container, exec, library, load, project, scenario};
-use crate::config::{BackendSetting, RonKind, Settings, SuiteCase, SuiteFile};
+use crate::config::{BackendSetting, RonKind, Settings, SuiteCase, SuiteFile, SuiteTable, TableCell, TableColumn};
 use crate::measure::cases::Status;
+use crate::measure::record::Times;
 use crate::schedule::Topology;
 
 use super::args::SuiteArgs;
@@ -20,10 +23,19 @@ use super::args::SuiteArgs;
 pub struct SuitePlan {
     pub planned: PlannedCase,
     pub case: SuiteCase,
-    /// Bytes of device memory that the schedule takes on the rank that takes most; `None` if the case cannot run.
-    bytes: Option<Bytes>,
+    /// The compiled case; `None` if it cannot run.
+    compiled: Option<CompiledCase>,
     /// The mistake that prevents the case from running on any machine; `None` without one.
     pub mistake: Option<CaseMistake>,
+}
+
+/// Properties of a compiled case.
+#[derive(Debug)]
+struct CompiledCase {
+    /// Bytes of device memory that the schedule takes on the rank that takes most.
+    bytes: Bytes,
+    /// Dimension of each figure that a table can show.
+    figures: BTreeMap<String, Dimension>,
 }
 
 #[derive(Debug)]
@@ -88,7 +100,7 @@ impl MachineCapabilities {
             return Some((Status::Skipped, why));
         }
         let why = |needed| format!("the program takes {needed} of device memory, and the device has {there}");
-        short(plan.bytes).map(|needed| (Status::OutOfMemory, why(needed)))
+        short(plan.compiled.as_ref().map(|case| case.bytes)).map(|needed| (Status::OutOfMemory, why(needed)))
     }
 }
 
@@ -117,12 +129,12 @@ pub fn plan(suite: &SuiteFile, args: &SuiteArgs, machine: &MachineCapabilities) 
     let planned: Vec<SuitePlan> = named
         .filter(|(name, _)| name.contains(only))
         .map(|(name, case)| {
-            let (command, bytes, mistake) = match command(suite, &case, args, machine) {
-                Ok((command, bytes)) => (Ok(command), Some(bytes), None),
+            let (command, compiled, mistake) = match command(suite, &case, args, machine) {
+                Ok((command, compiled)) => (Ok(command), Some(compiled), None),
                 Err(Unfit { status, why, mistake }) => (Err((status, why)), None, mistake),
             };
             let values = case.values.clone();
-            let mut plan = SuitePlan { planned: PlannedCase { name, values, command }, case, bytes, mistake };
+            let mut plan = SuitePlan { planned: PlannedCase { name, values, command }, case, compiled, mistake };
             if let (Ok(_), Some(without)) = (&plan.planned.command, machine.too_small(&plan)) {
                 plan.planned.command = Err(without);
             }
@@ -134,16 +146,48 @@ pub fn plan(suite: &SuiteFile, args: &SuiteArgs, machine: &MachineCapabilities) 
         let help = format!("`aorta suite {} --dry-run` prints the names of its cases", suite.name);
         return Err(InputError::bad_value("`--only`", only, &why, &help).into());
     }
+    for (field, table) in [("table", &suite.table), ("csv", &suite.csv)] {
+        table.as_ref().map_or(Ok(()), |table| check_figures(field, table, &planned))?;
+    }
     Ok(planned)
 }
 
-/// The arguments of a case and the device memory that it takes.
+/// Fails if a column shows a figure that no case has, or in a unit of another dimension. A case that cannot run here may
+/// have any figure.
+fn check_figures(field: &str, table: &SuiteTable, planned: &[SuitePlan]) -> Result<(), InputError> {
+    for TableColumn(name, cell) in &table.columns {
+        let TableCell::Figure { of, unit, at, .. } = cell else { continue };
+        let is_shown = |plan: &&SuitePlan| at.iter().all(|(axis, value)| plan.case.values.get(axis) == Some(value));
+        let compiled: Option<Vec<&CompiledCase>> =
+            planned.iter().filter(is_shown).map(|plan| plan.compiled.as_ref()).collect();
+        let Some(compiled) = compiled.filter(|cases| !cases.is_empty()) else { continue };
+        let what = format!("the column {name:?} of {field}");
+        let Some(dimension) = compiled.iter().find_map(|case| case.figures.get(of)) else {
+            let known = compiled.iter().flat_map(|case| case.figures.keys()).map(String::as_str);
+            let help = suggest::did_you_mean(of, known)
+                .unwrap_or_else(|| "write `time`, `time.p99` or a metric of the workload".to_owned());
+            return Err(InputError::bad_value(&what, of, "no case has such a figure", &help));
+        };
+        let wrong = unit.as_deref().filter(|name| units::unit(name).is_some_and(|unit| unit.dimension != *dimension));
+        if let Some(wrong) = wrong {
+            let why = format!("`{of}` is {}", dimension.describe());
+            let help = match dimension.example() {
+                Some(example) => format!("write a unit such as that of {example}, or leave it out"),
+                None => "leave it out".to_owned(),
+            };
+            return Err(InputError::bad_value(&format!("the unit in {what}"), wrong, &why, &help));
+        }
+    }
+    Ok(())
+}
+
+/// The arguments of a case, and its properties.
 fn command(
     suite: &SuiteFile,
     case: &SuiteCase,
     args: &SuiteArgs,
     machine: &MachineCapabilities,
-) -> Result<(Vec<String>, Bytes), Unfit> {
+) -> Result<(Vec<String>, CompiledCase), Unfit> {
     let file = workload(suite, &case.workload).map_err(|error| mistake(&["workload"], error))?;
     let Some(file) = file else {
         let near = library::nearest(&case.workload);
@@ -161,8 +205,8 @@ fn command(
         return Err(Unfit { status: Status::Skipped, why, mistake: None });
     }
     let arguments = arguments(file, case, args, machine);
-    let bytes = examine(&arguments, case, machine.topology)?;
-    Ok((arguments, bytes))
+    let compiled = examine(&arguments, case, machine.topology)?;
+    Ok((arguments, compiled))
 }
 
 /// The arguments of `aorta exec` for a case.
@@ -185,8 +229,7 @@ fn arguments(file: String, case: &SuiteCase, args: &SuiteArgs, machine: &Machine
 }
 
 /// Compiles and schedules the workload of a case and checks its limits, so that mistakes are found before any case runs.
-/// Returns the bytes of device memory of the rank that takes most.
-fn examine(arguments: &[String], case: &SuiteCase, topology: Topology) -> Result<Bytes, CaseMistake> {
+fn examine(arguments: &[String], case: &SuiteCase, topology: Topology) -> Result<CompiledCase, CaseMistake> {
     let parsed =
         exec_args(arguments).map_err(|wrong| mistake(&[], wrong.of("the case", &shell::command(arguments))))?;
     let loaded = exec::examine(parsed).map_err(|error| mistake(&[], error))?;
@@ -194,7 +237,12 @@ fn examine(arguments: &[String], case: &SuiteCase, topology: Topology) -> Result
         exec::check_span("limit", name, span, &loaded).map_err(|error| mistake(&["limits", name], error))?;
     }
     let schedules = loaded.compiled.schedules(topology);
-    Ok(Bytes(schedules.iter().map(|schedule| schedule.bytes(Space::Device)).max().unwrap_or(0)))
+    let bytes = Bytes(schedules.iter().map(|schedule| schedule.bytes(Space::Device)).max().unwrap_or(0));
+    let metrics = &loaded.compiled.program().metrics;
+    let statistics = Times::default().statistics().map(|(name, _)| format!("time.{}", name.trim_end_matches("_ns")));
+    let times = statistics.into_iter().chain(["time".to_owned()]).map(|name| (name, Dimension::TIME));
+    let figures = times.chain(metrics.iter().map(|metric| (metric.name.clone(), metric.dimension))).collect();
+    Ok(CompiledCase { bytes, figures })
 }
 
 /// The `FILE` argument for the workload of a case; `None` if there is no such file. A suite of the user's own names files

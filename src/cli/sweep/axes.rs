@@ -38,7 +38,10 @@ impl SweepOptions {
             && let Some(listed) = listed_range(text)
         {
             let why = format!("`{text}` is a range, and an axis takes a list of values");
-            return Err(InputError::Axes { why, help: format!("write each value: `{listed}`") });
+            return Err(InputError::Axes {
+                why,
+                help: format!("list values that the file allows, such as `{listed}`"),
+            });
         }
         if values.len() == 1 {
             let value = if option == "env" && !name.is_empty() {

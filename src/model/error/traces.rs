@@ -49,6 +49,18 @@ pub enum TraceError {
         at: SourceSpan,
     },
 
+    #[error("line {line} of `{path}` has more cells than the first line names columns")]
+    #[diagnostic(
+        code(aorta::model::trace_cell),
+        help("separate numbers by one comma each, without a comma inside a number: `1024,7`")
+    )]
+    TooManyCells {
+        path: String,
+        line: usize,
+        #[label("named here")]
+        at: SourceSpan,
+    },
+
     #[error("line {line} of `{path}` has {} in the column `{column}`: `{cell}`", if *is_large { "too large a number" } else { "no whole number" })]
     #[diagnostic(
         code(aorta::model::trace_cell),

@@ -47,10 +47,12 @@ fn reserved(place: &FailurePoint) -> Option<String> {
     let after = place.rest[word.len()..].trim_start();
     let index = after.strip_prefix('[').and_then(|index| index.split_once(']'));
     let is_label = index.map_or(after, |(_, after)| after).starts_with(':');
-    if words::role(word) == Some(WordRole::Clause) && (is_label || place.before.ends_with(['(', ','])) {
+    let begins_value = place.before == "let" || !(place.before.is_empty() || place.after_value());
+    if words::role(word) == Some(WordRole::Clause) && (is_label || begins_value) {
         return no_name(word);
     }
     match word {
+        "on" if place.rule == Rule::expr_piece => help("a condition is `true` or `false`: write `true`"),
         "at" if place.rule == Rule::stmt_piece => {
             help("write the other rank after the output: `copy(x -> y at rank + 1)`")
         }
