@@ -46,7 +46,7 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
         help: String::new(),
         critical_path: path(subject, &observed),
         queue_waits: match (&subject.queues, subject.host_bound) {
-            (Some(lanes), false) => queues(iteration.trace).records(iteration.trace, lanes),
+            (Some(lanes), false) => queues(iteration.trace).records(iteration.trace, lanes, split.queue_ns),
             _ => Vec::new(),
         },
         unusual: usual::pass(subject.program).and_then(|pass| usual::unusual(&categories, pass)),

@@ -73,6 +73,7 @@ pub fn operations(
                 arithmetic: cost.matrix.map(|arithmetic| arithmetic.name().to_owned()),
                 direction: route.map(|(direction, _)| direction.to_owned()),
                 pageable: route.is_some_and(|(_, pageable)| pageable),
+                pieces: spec.and_then(pieces),
                 assumed: spec.is_some_and(ops::assumes_size),
                 bus_bytes,
                 ranks: spec
@@ -124,6 +125,16 @@ fn route(spec: &Spec) -> Option<(&'static str, bool)> {
         [Launch::Kernel(_)] if ops::is_whole_copy(spec) => Some((Direction::DeviceToDevice.name(), false)),
         _ => None,
     }
+}
+
+/// Number of pieces that copy engines move one by one, of a copy that a kernel could do too; `None` of other operations.
+fn pieces(spec: &Spec) -> Option<u64> {
+    if spec.operation.name() != "copy" || ops::crossing(spec).is_some() {
+        return None;
+    }
+    let launches = spec.launch();
+    let by_engine = |launch: &Launch| matches!(launch, Launch::Copy(copy) if !copy.pageable);
+    launches.iter().all(by_engine).then_some(launches.len() as u64)
 }
 
 /// Short shape: `4096×4096×1024 bf16` (rows, columns, inner dimension) of a matrix product, preceded by the number of products if

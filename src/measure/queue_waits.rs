@@ -120,7 +120,8 @@ impl QueueWaits {
     }
 
     /// Records of the operations behind which others wait for a large share of the iteration, the longest wait first.
-    pub fn records(&self, trace: &Trace, queues: &LaneQueues) -> Vec<QueueWaitRecord> {
+    /// `on_chain` is the part of the iteration for which its critical chain waits in queues.
+    pub fn records(&self, trace: &Trace, queues: &LaneQueues, on_chain: Nanos) -> Vec<QueueWaitRecord> {
         let mut records: Vec<QueueWaitRecord> = Vec::new();
         let delay = |at: usize, wait: &QueueWait| wait.until.min(trace.spans[at].start.0) - wait.ready;
         for (at, wait) in self.0.iter().enumerate().filter_map(|(at, wait)| Some((at, wait.as_ref()?))) {
@@ -139,7 +140,7 @@ impl QueueWaits {
                     }
                 }
                 None => {
-                    let help = help(queues, trace.spans.len(), trace.time);
+                    let help = help(queues, trace.spans.len(), trace.time, on_chain);
                     records.push(QueueWaitRecord { operation, behind, queue, operations: 1, time_ns: time, help });
                 }
             }
@@ -150,11 +151,15 @@ impl QueueWaits {
 }
 
 /// Advice against waits in queues: the number of queues with which no streams share one, as far as the vendor allows it. If starting
-/// the operations of an iteration takes nearly all of its `time`, separate queues would not shorten it.
-fn help(queues: &LaneQueues, operations: usize, time: Nanos) -> String {
+/// the operations of an iteration takes nearly all of its `time`, or its critical chain waits in no queue, separate queues would not
+/// shorten it.
+fn help(queues: &LaneQueues, operations: usize, time: Nanos, on_chain: Nanos) -> String {
     let streams = queues.of_lane.iter().flatten().count();
     let share = format!("{streams} streams share {}", counted(queues.numbers.len(), "queue"));
     let otherwise = "`--launch graph` uses no queues; or launch what can start at once before what waits";
+    if (on_chain.0 as f64) < REPORTED * time.0 as f64 {
+        return format!("{share}; the critical chain hardly waits in a queue, so that more queues would not shorten the iteration");
+    }
     // Changing the queue takes time before each start.
     let slower = match queues.start {
         Nanos(0) => String::new(),
@@ -222,7 +227,7 @@ mod tests {
         };
         let queue = |span: &Span| queues.of_lane[span.lane.index()];
         let waits = QueueWaits::of(&observed, &plan.steps[0], &queue, rule);
-        let records = waits.records(&observed, &queues);
+        let records = waits.records(&observed, &queues, observed.time);
         let short = |record: &QueueWaitRecord| (record.operation, record.behind, record.operations, record.time_ns.0);
         ((0..4).map(|at| waits.until(at)).collect(), records.iter().map(short).collect())
     }
@@ -257,7 +262,7 @@ mod tests {
             start: Nanos(1_050),
         };
         let long = Nanos(10_000_000);
-        let help = |queues: &LaneQueues| help(queues, 1600, long);
+        let help = |queues: &LaneQueues| help(queues, 1600, long, long);
         assert!(
             help(&queues(12, "nvidia")).ends_with(
                 "`--env CUDA_DEVICE_MAX_CONNECTIONS=12` gives each its own, which helps operations that are long beside the 1.050 µs of a \
@@ -280,10 +285,12 @@ mod tests {
             start: Nanos(1_050),
         };
         assert_eq!(
-            help(&queues, 1600, Nanos(1_588_000)),
+            help(&queues, 1600, Nanos(1_588_000), Nanos(1_000_000)),
             "32 streams share 8 queues: `--launch graph` uses no queues; or launch what can start at once before what waits; more queues \
              would help little, since the device needs 1.050 µs to start each of 1600 operations after it has waited"
         );
-        assert!(help(&queues, 1600, Nanos(1_900_000)).contains("CUDA_DEVICE_MAX_CONNECTIONS=32"));
+        let beyond = |on_chain| help(&queues, 1600, Nanos(1_900_000), Nanos(on_chain));
+        assert!(beyond(1_000_000).contains("CUDA_DEVICE_MAX_CONNECTIONS=32"));
+        assert!(beyond(10_000).ends_with("so that more queues would not shorten the iteration"), "others wait beside the chain");
     }
 }

@@ -119,7 +119,7 @@ pub fn record(
         if let Some(analysis) = &mut rank.analysis {
             let on_cpu = on_cpu(analysis, &rank.operations, &of.schedule.lanes);
             (analysis.verdict, analysis.help) = verdict::without_verdict(rank.observer_effect)
-                .unwrap_or_else(|| verdict::verdict(analysis, number, balance, &on_cpu, start));
+                .unwrap_or_else(|| verdict::verdict(analysis, number, balance, &on_cpu, &rank.operations, start));
             if *mode == LaunchMode::Graph {
                 analysis.help = verdict::help_for_graph(&analysis.help);
             }

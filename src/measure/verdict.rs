@@ -5,7 +5,8 @@ use crate::ops::Arithmetic;
 
 use super::queue_waits::STARTS;
 use super::record::{
-    AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, PeakRecord, TimeSplitRecord, observer_effect_text,
+    AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, OperationRecord, PeakRecord, TimeSplitRecord,
+    observer_effect_text,
 };
 
 /// Share of an iteration above which a tail is mentioned.
@@ -29,15 +30,24 @@ const TOGETHER: f64 = 0.7;
 /// Share of an iteration above which a part is too long to hide behind the rest.
 const NEARLY_ALL: f64 = 0.9;
 
-/// Remedies for traffic over a link: if the rest of the iteration can hide it, and otherwise.
+/// Remedies for traffic over a link: if the rest of the iteration can hide it, if nothing can, and if the link waits for most of the
+/// time, so that each piece would add to it.
 const EARLIER: &str = "start it earlier, in pieces, on a separate stream, during computation that needs other data";
 const LESS: &str =
     "move fewer bytes over the link: the traffic takes nearly the whole iteration, so nothing can hide it";
+const FEWER_CALLS: &str = "at the link's peak its bytes take less than half of its time, and pieces would take longer: fewer and larger \
+                           calls, `group { … }`, or the data of several iterations in one call";
+
+/// Remedies for operations that memory bounds, and for products.
+const FEWER_BYTES: &str =
+    "move fewer bytes: a smaller type, fewer passes over the data, operations fused with their neighbours";
+const MATRIX: &str = "shapes that fill all units, and larger products";
 
 /// Share of an iteration above which waiting for other ranks is worth a remedy.
 const WAITS: f64 = 0.05;
 
-/// Share of the gaps between operations above which those during which other streams work are their main part.
+/// Share above which a part is the main one: of the gaps between operations, those during which other streams work; of the time of
+/// traffic, that of its bytes at the link's peak.
 const MOSTLY: f64 = 0.5;
 
 /// Mean gap on the chain up to which a gap is an ordinary one between dependent operations: on an H100, `queue_switch` observes 2.8 µs
@@ -76,13 +86,14 @@ pub const ON_CPU: &str = "the CPU limits it: more `threads` on the host stream, 
                           or the same operation on a stream of the device";
 
 /// Verdict on a rank's iteration, and a usual remedy. `balance` explains why ranks wait for each other; `on_cpu` lists the
-/// categories whose part of the chain mostly runs on host streams. `start` is the time that the device takes to start an operation,
+/// categories whose part of the chain mostly runs on host streams; `operations` has all of the rank. `start` is the time that the device takes to start an operation,
 /// by its profile; 0 if it is not known.
 pub fn verdict(
     analysis: &AnalysisRecord,
     rank: u32,
     balance: Option<&BalanceRecord>,
     on_cpu: &[&str],
+    operations: &[OperationRecord],
     start: Nanos,
 ) -> (String, String) {
     let split = &analysis.split;
@@ -101,35 +112,35 @@ pub fn verdict(
         return ("nothing ran".to_owned(), String::new());
     };
     if part == "wait"
-        && let Some(verdict) = works_meanwhile(analysis, rank, balance)
+        && let Some(verdict) = works_meanwhile(analysis, rank, balance, operations)
     {
         return verdict;
     }
     let share = time.0 as f64 / whole;
-    let PartTexts { name, what, help } = words(part);
-    let (mut name, mut help) = (name.to_owned(), help);
+    let PartTexts { name, what, .. } = words(part);
+    let facts = Facts::of_chain(analysis, operations, part);
+    let (mut name, mut help) = (name.to_owned(), remedy(part, &facts));
     let mut of_peak = String::new();
-    if let Some((bound, resource)) = bound(analysis, part) {
-        let reached = 100.0 * bound.ideal_ns.0 as f64 / bound.chain_ns.0.max(1) as f64;
-        let resource = describe_resource(resource);
+    if let Some((bound, by)) = bound(analysis, part) {
+        let reached = 100.0 * share_of_peak(bound);
         if reached >= WORTH_TELLING {
             of_peak = match bound.limits {
                 true => format!(", at {reached:.0} % of its peak"),
-                false => format!(", at {reached:.0} % of the peak of {}", resource.0),
+                false => format!(", at {reached:.0} % of the peak of {}", resource(by)),
             };
         }
         if bound.limits {
-            name = format!("bound by {}", resource.0);
-            help = resource.1;
+            name = format!("bound by {}", resource(by));
+            help = resource_remedy(by, &facts).unwrap_or(help);
         } else if let Some((shared, share)) = together(analysis) {
             // Each of several concurrent operations has a part of the resource only.
-            (name, help) = (format!("bound by {}", shared.0), shared.1);
+            (name, help) = shared;
             of_peak = all_reach(share);
         }
     }
     let mut what = what.to_owned();
     if on_cpu.contains(&part) {
-        (name, what, help) = ("bound by the CPU".to_owned(), format!("{what} of host streams"), ON_CPU);
+        (name, what, help) = ("bound by the CPU".to_owned(), format!("{what} of host streams"), ON_CPU.to_owned());
     }
     if part == "wait" {
         (name, what, help) = waiting(rank, balance);
@@ -150,17 +161,17 @@ pub fn verdict(
             what = format!("{when}, while the device starts operations of other streams");
         }
         if let Some((shared, share)) = together(analysis).filter(|_| others_run) {
-            (name, help) = (format!("bound by {}", shared.0), shared.1);
+            (name, help) = shared;
             of_peak = all_reach(share);
         } else if starts || others_run && interval <= START_INTERVAL {
             name = format!("bound by the rate at which the device starts operations, one every {interval}");
-            help = FEWER_STARTS;
+            help = FEWER_STARTS.to_owned();
         } else if others_run {
-            (name, help) = ("bound by operations of other streams".to_owned(), NO_FREE_UNITS);
+            (name, help) = ("bound by operations of other streams".to_owned(), NO_FREE_UNITS.to_owned());
         }
     }
     if share > NEARLY_ALL && help == EARLIER {
-        help = LESS;
+        help = LESS.to_owned();
     }
     if share < LITTLE {
         name = "balanced, no part is large".to_owned();
@@ -183,7 +194,7 @@ pub fn verdict(
     }
     let help = match analysis.queue_waits.first() {
         Some(wait) if part == "queue" => wait.help.clone(),
-        _ => help.to_owned(),
+        _ => help,
     };
     (verdict, help)
 }
@@ -208,7 +219,12 @@ pub fn without_verdict(observer_effect: Option<f64>) -> Option<(String, String)>
 
 /// Verdict for a rank that does other work during most of the time for which its chain waits for other ranks; `None` if it does not,
 /// or if this is not known. A receive that is launched early waits on its own stream, while others compute.
-fn works_meanwhile(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRecord>) -> Option<(String, String)> {
+fn works_meanwhile(
+    analysis: &AnalysisRecord,
+    rank: u32,
+    balance: Option<&BalanceRecord>,
+    operations: &[OperationRecord],
+) -> Option<(String, String)> {
     let (split, idle) = (&analysis.split, analysis.totals?.wait_ns);
     let computes = |category: &&CategoryRecord| category.wait_ns.is_none() && category.category != "collective";
     let busiest = analysis.categories.iter().filter(computes).max_by_key(|category| category.busy_ns)?;
@@ -217,7 +233,10 @@ fn works_meanwhile(analysis: &AnalysisRecord, rank: u32, balance: Option<&Balanc
     }
     let share = |time: Nanos| time.0 as f64 / split.time_ns.0.max(1) as f64;
     let texts = words(&busiest.category);
-    let help = if share(idle) < WAITS { texts.help } else { waiting(rank, balance).2 };
+    let help = match share(idle) < WAITS {
+        true => remedy(&busiest.category, &Facts::of_chain(analysis, operations, &busiest.category)),
+        false => waiting(rank, balance).2,
+    };
     let verdict = format!(
         "{}: {} runs during {:.0} % of the iteration ({} of {}), and the rank only waits for others during {:.0} % ({idle}); the \
          critical chain waits for them during {:.0} %, mostly while the rank does other work",
@@ -229,7 +248,7 @@ fn works_meanwhile(analysis: &AnalysisRecord, rank: u32, balance: Option<&Balanc
         100.0 * share(idle),
         100.0 * share(split.wait_ns)
     );
-    Some((verdict, help.to_owned()))
+    Some((verdict, help))
 }
 
 /// Mean gap between two operations of the chain.
@@ -253,15 +272,19 @@ fn bound<'a>(analysis: &'a AnalysisRecord, category: &str) -> Option<(&'a BoundR
     Some((most, most.resource.as_deref()?))
 }
 
-/// The resource of whose peak an iteration's operations together reach a large share, with that share; `None` if there is none.
-fn together(analysis: &AnalysisRecord) -> Option<((String, &'static str), f64)> {
+/// Share of their time that operations would take at the peak of the resource that bounds them.
+fn share_of_peak(bound: &BoundRecord) -> f64 {
+    bound.ideal_ns.0 as f64 / bound.chain_ns.0.max(1) as f64
+}
+
+/// If an iteration's operations together reach a large share of a resource's peak: the verdict's name with a remedy, and that share.
+fn together(analysis: &AnalysisRecord) -> Option<((String, String), f64)> {
     let &PeakRecord { flops, bytes, .. } = analysis.peak.as_ref()?;
-    let (resource, share) = if flops > bytes {
-        (("arithmetic".to_owned(), words("matrix").help), flops)
-    } else {
-        (describe_resource("memory"), bytes)
+    let (resource, remedy, share) = match flops > bytes {
+        true => ("arithmetic", MATRIX.to_owned(), flops),
+        false => ("memory bandwidth", FEWER_BYTES.to_owned(), bytes),
     };
-    (share >= TOGETHER).then_some((resource, share))
+    (share >= TOGETHER).then(|| ((format!("bound by {resource}"), remedy), share))
 }
 
 /// Share of a resource's peak that [`together`] returns, at the end of a verdict.
@@ -270,7 +293,7 @@ fn all_reach(share: f64) -> String {
 }
 
 /// Verdict for a rank that mostly waits for others: its name, the reason, and a usual remedy.
-fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'static str) {
+fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, String) {
     let kind = balance.map_or("waiting", |balance| balance.kind.as_str());
     let late = balance.map_or(&[][..], |balance| &balance.ranks);
     let what = match late {
@@ -286,25 +309,95 @@ fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'sta
         _ => "the trace of all ranks (`--trace`) shows what each waits for",
     };
     let name = if kind == "waiting" { "bound by waiting for other ranks" } else { kind };
-    (name.to_owned(), what, help)
+    (name.to_owned(), what, help.to_owned())
 }
 
-/// Returns the resource's name in a sentence, and a usual remedy for operations that it bounds.
-fn describe_resource(resource: &str) -> (String, &'static str) {
-    const FEWER: &str =
-        "move fewer bytes: a smaller type, fewer passes over the data, operations fused with their neighbours";
-    match resource {
-        "memory" => ("memory bandwidth".to_owned(), FEWER),
-        "cache" => ("cache bandwidth".to_owned(), FEWER),
-        "vector" => ("vector arithmetic".to_owned(), "less arithmetic for each element, or a smaller type"),
-        "h2d" => ("the host link (host to device)".to_owned(), EARLIER),
-        "d2h" => ("the host link (device to host)".to_owned(), EARLIER),
-        _ if Arithmetic::from_name(resource).is_some() => (
-            format!("{resource} matrix arithmetic"),
-            "a smaller type, shapes that fill all units, and fewer concurrent operations that occupy units",
-        ),
-        link => (link.to_owned(), EARLIER),
+/// Name of a resource in a sentence: `memory bandwidth`.
+pub fn resource(name: &str) -> String {
+    match name {
+        "memory" | "cache" => format!("{name} bandwidth"),
+        "vector" => "vector arithmetic".to_owned(),
+        "h2d" => "the host link (host to device)".to_owned(),
+        "d2h" => "the host link (device to host)".to_owned(),
+        _ if Arithmetic::from_name(name).is_some() => format!("{name} matrix arithmetic"),
+        link => link.to_owned(),
     }
+}
+
+/// Facts about operations that decide which remedies help them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts {
+    /// Share of their time that they would take at the peak of the resource that bounds them; `None` without a profile.
+    pub of_peak: Option<f64>,
+    /// True if operations of other streams run during the iteration.
+    pub concurrent: bool,
+    /// True if all copies are from or to pageable memory.
+    pub pageable: bool,
+    /// Number of pieces that copy engines move for each copy, if a kernel could copy them too; otherwise 0.
+    pub pieces: u64,
+    /// True if all are products or convolutions of `f32`, without `compute: tf32`.
+    pub f32_products: bool,
+}
+
+impl Facts {
+    /// Facts about some operations of an iteration, except for their share of a peak.
+    pub fn of<'a>(analysis: &AnalysisRecord, operations: impl Iterator<Item = &'a OperationRecord> + Clone) -> Facts {
+        let any = operations.clone().next().is_some();
+        let all = |is: fn(&OperationRecord) -> bool| any && operations.clone().all(is);
+        Facts {
+            of_peak: None,
+            concurrent: analysis.lanes_busy_ns.iter().filter(|busy| **busy > Nanos(0)).count() > 1,
+            pageable: all(|operation| operation.pageable),
+            pieces: operations.clone().map(|operation| operation.pieces.unwrap_or(0)).min().unwrap_or(0),
+            f32_products: all(|operation| {
+                matches!(operation.operation.as_str(), "gemm" | "conv") && operation.size.ends_with(" f32")
+            }),
+        }
+    }
+
+    /// Facts about the operations of a category on the chain.
+    fn of_chain(analysis: &AnalysisRecord, operations: &[OperationRecord], category: &str) -> Facts {
+        let chain = analysis.split.chain.iter().filter_map(|&id| operations.get(id as usize));
+        let of_category = chain.filter(|operation| operation.category == category);
+        let of_peak = bound(analysis, category).map(|(bound, _)| share_of_peak(bound));
+        Facts { of_peak, ..Facts::of(analysis, of_category) }
+    }
+}
+
+/// A usual remedy for operations that use a large share of a resource's peak; `None` if it depends on their category.
+fn resource_remedy(resource: &str, facts: &Facts) -> Option<String> {
+    match resource {
+        "memory" | "cache" => Some(FEWER_BYTES.to_owned()),
+        "vector" if !facts.f32_products => Some("less arithmetic for each element, or a smaller type".to_owned()),
+        "vector" => None,
+        _ if Arithmetic::from_name(resource).is_some() && !facts.f32_products => {
+            Some(format!("a smaller type, {}", remedy("matrix", facts)))
+        }
+        _ => None,
+    }
+}
+
+/// The remedy that usually helps operations of a category about which these facts are known.
+pub fn remedy(category: &str, facts: &Facts) -> String {
+    let link_waits = facts.of_peak.is_some_and(|share| share < MOSTLY);
+    let text = match category {
+        "matrix" if facts.f32_products => {
+            "`compute: tf32` or a 16-bit type, which matrix units multiply faster than `f32`, and larger products"
+        }
+        "matrix" if facts.concurrent => return format!("{MATRIX}, and fewer concurrent operations that occupy units"),
+        "copy" if facts.pageable => "pinned instead of pageable host memory, and larger pieces",
+        "copy" if facts.pieces > 1 && link_waits => {
+            return format!(
+                "a copy engine moves {} pieces one by one: `via: kernel` copies them in one launch, and larger pieces take less \
+                 time for each byte",
+                facts.pieces
+            );
+        }
+        "copy" if link_waits => "fewer and larger copies: at the peak of what bounds them, their bytes take less than half of their time",
+        "collective" if link_waits => FEWER_CALLS,
+        _ => words(category).help,
+    };
+    text.to_owned()
 }
 
 /// True if the resource computes: vector units, or matrix units, which are named after the type of arithmetic.
@@ -348,16 +441,8 @@ fn words(part: &str) -> PartTexts {
             "the iteration is short compared with its timestamps: give it more work, or overlap iterations with \
              `sync: end`",
         ),
-        "matrix" => (
-            "bound by matrix multiplication",
-            "matrix multiplication",
-            "shapes that fill all units, larger products, and fewer concurrent operations that occupy units",
-        ),
-        "copy" => (
-            "bound by copies",
-            "copying",
-            "pinned instead of pageable host memory, larger pieces, and concurrent computation that needs other data",
-        ),
+        "matrix" => ("bound by matrix multiplication", "matrix multiplication", MATRIX),
+        "copy" => ("bound by copies", "copying", EARLIER),
         "collective" => ("bound by exposed communication", "communication", EARLIER),
         "movement" => (
             "bound by data movement",
@@ -382,16 +467,6 @@ fn words(part: &str) -> PartTexts {
         ),
     };
     PartTexts { name, what, help }
-}
-
-/// Name of a resource in a sentence: `memory bandwidth`.
-pub fn resource(name: &str) -> String {
-    describe_resource(name).0
-}
-
-/// The remedy that usually helps an operation of a category.
-pub fn help(category: &str) -> &'static str {
-    words(category).help
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::base::{Nanos, counted};
 use crate::measure::compare::plain_name;
-use crate::measure::record::{AnalysisRecord, QueueWaitRecord, RankRecord, RunRecord, Variant};
+use crate::measure::record::{AnalysisRecord, OperationRecord, QueueWaitRecord, RankRecord, RunRecord, Variant};
 use crate::measure::verdict;
 
 use super::operations::{OperationGroup, groups};
@@ -193,7 +193,8 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
         };
         let lines = |group: &OperationGroup| {
             let launched = group.launch_text().map(|text| format!("{} runs as {text}", group.name));
-            [format!("{}: {}", group.name, advice(group, on_cpu(group)))].into_iter().chain(launched)
+            let advice = advice(group, (rank, analysis), on_cpu(group));
+            [format!("{}: {advice}", group.name)].into_iter().chain(launched)
         };
         let waits = groups.iter().take(count).any(|group| group.wait() > Nanos(0));
         let mut notes =
@@ -212,7 +213,7 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
 }
 
 /// Returns a line of advice: the change that usually helps a group of operations in its situation. `on_cpu` if they run on host streams.
-fn advice(group: &OperationGroup, on_cpu: bool) -> String {
+fn advice(group: &OperationGroup, (rank, analysis): (&RankRecord, &AnalysisRecord), on_cpu: bool) -> String {
     let each = group.each();
     if group.wait().0 as f64 > MOSTLY_WAITS * group.time().0 as f64 {
         let share = share(group.wait(), group.time());
@@ -221,7 +222,18 @@ fn advice(group: &OperationGroup, on_cpu: bool) -> String {
         );
     }
     if let Some(slack) = group.slack().filter(|slack| slack.0 > each.0 / 2) {
-        return format!("it has {slack} of slack: making it faster gains nothing, moving it may");
+        let beside = beside_on_chain(group, rank, analysis);
+        let slowed = beside.iter().max_by(|a, b| stretch(a).total_cmp(&stretch(b)));
+        return match slowed {
+            None => format!("it has {slack} of slack: making it faster gains nothing, moving it may"),
+            Some(other) if stretch(other) > REPORTED_SLOWDOWN => format!(
+                "it has {slack} of slack, but runs beside `{}`, which takes {:.2} times as long as alone: less work in it may make that \
+                 one faster, and so may moving it",
+                other.name,
+                stretch(other)
+            ),
+            Some(_) => format!("it has {slack} of slack: making it faster gains little, moving it may help"),
+        };
     }
     if let Some(stretch) = group.stretch().filter(|stretch| *stretch > REPORTED_SLOWDOWN) {
         return format!(
@@ -236,5 +248,31 @@ fn advice(group: &OperationGroup, on_cpu: bool) -> String {
         let bound_text = bound.map(|bound| format!(" of {}", verdict::resource(bound))).unwrap_or_default();
         return format!("it reaches {:.0} % of the peak{bound_text}: only less work makes it faster", 100.0 * near);
     }
-    if on_cpu { verdict::ON_CPU.to_owned() } else { verdict::help(&group.members[0].category).to_owned() }
+    let of_peak = group.of_peak().map(|(share, _)| share);
+    let facts = verdict::Facts { of_peak, ..verdict::Facts::of(analysis, group.members.iter().copied()) };
+    if on_cpu { verdict::ON_CPU.to_owned() } else { verdict::remedy(&group.members[0].category, &facts) }
+}
+
+/// Slowdown of an operation compared with running alone; 1 if it was not timed alone.
+fn stretch(operation: &OperationRecord) -> f64 {
+    let alone = operation.alone_ns.filter(|alone| *alone > Nanos(0));
+    operation.work_ns().zip(alone).map_or(1.0, |(work, alone)| work.0 as f64 / alone.0 as f64)
+}
+
+/// Operations on the chain that the iteration waits for during which an operation of the group runs, on another stream.
+fn beside_on_chain<'a>(
+    group: &OperationGroup,
+    rank: &'a RankRecord,
+    analysis: &AnalysisRecord,
+) -> Vec<&'a OperationRecord> {
+    let range = |operation: &OperationRecord| {
+        let (start, time) = (operation.start_ns?, operation.time_ns?);
+        Some((start, start + time))
+    };
+    let overlap = |a: &OperationRecord, b: &OperationRecord| {
+        let ranges = range(a).zip(range(b));
+        a.lane != b.lane && ranges.is_some_and(|(a, b)| a.0 < b.1 && b.0 < a.1)
+    };
+    let chain = analysis.split.chain.iter().filter_map(|&id| rank.operations.get(id as usize));
+    chain.filter(|on_chain| group.members.iter().any(|member| overlap(member, on_chain))).collect()
 }

@@ -412,6 +412,9 @@ pub struct OperationRecord {
     /// True for a copy between the device and pageable host memory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pageable: bool,
+    /// Number of pieces that copy engines move one by one, of a copy that a kernel could do too (`via: kernel`); otherwise `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pieces: Option<u64>,
     /// True if a tensor determines how many rows or keys hold data, so that the size, `flops` and `bytes` are assumptions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub assumed: bool,

@@ -25,7 +25,7 @@ fn half_busy() -> TimeSplitRecord {
 fn the_largest_part_of_the_chain_decides() {
     let said = |categories: &[CategoryRecord], tail| {
         let analysis = AnalysisRecord { tail_ns: Some(Nanos(tail)), ..analysis(half_busy(), categories) };
-        verdict(&analysis, 0, None, &[], Nanos(0)).0
+        verdict(&analysis, 0, None, &[], &[], Nanos(0)).0
     };
     assert_eq!(
         said(&[category("matrix", 600), category("copy", 100)], 0),
@@ -41,11 +41,11 @@ fn the_largest_part_of_the_chain_decides() {
     let host = TimeSplitRecord { time_ns: Nanos(100), launch_ns: Nanos(80), ..TimeSplitRecord::default() };
     let host = analysis(host, &[category("copy", 20)]);
     assert!(
-        verdict(&host, 0, None, &[], Nanos(0))
+        verdict(&host, 0, None, &[], &[], Nanos(0))
             .0
             .starts_with("host-bound: 80 % of the critical chain is waiting for the host")
     );
-    assert_eq!(verdict(&analysis(TimeSplitRecord::default(), &[]), 0, None, &[], Nanos(0)).0, "nothing ran");
+    assert_eq!(verdict(&analysis(TimeSplitRecord::default(), &[]), 0, None, &[], &[], Nanos(0)).0, "nothing ran");
 }
 
 /// In the sum of the split, `stretch` is as much a part as the operations of a category.
@@ -64,6 +64,7 @@ fn stretch_is_a_part_of_its_own() {
             &analysis(split, &[stretched("movement", time, stretch), stretched("matrix", 900 - time, 0)]),
             0,
             None,
+            &[],
             &[],
             Nanos(0),
         )
@@ -92,7 +93,7 @@ fn a_rank_that_works_while_its_chain_waits_is_not_all_bubble() {
         let categories = [busy("collective", 950, Some(Nanos(900))), busy("matrix", 700, None)];
         let balance = BalanceRecord { kind: "pipeline bubble".to_owned(), ..BalanceRecord::default() };
         let analysis = AnalysisRecord { totals: Some(totals), ..analysis(split.clone(), &categories) };
-        verdict(&analysis, 0, Some(&balance), &[], Nanos(0))
+        verdict(&analysis, 0, Some(&balance), &[], &[], Nanos(0))
     };
     let (verdict, help) = said(110);
     assert_eq!(
@@ -109,7 +110,7 @@ fn a_rank_that_works_while_its_chain_waits_is_not_all_bubble() {
 #[test]
 fn operations_of_host_streams_are_bound_by_the_cpu() {
     let analysis = analysis(half_busy(), &[category("elementwise", 700)]);
-    let (verdict, help) = verdict(&analysis, 0, None, &["elementwise"], Nanos(0));
+    let (verdict, help) = verdict(&analysis, 0, None, &["elementwise"], &[], Nanos(0));
     assert!(verdict.starts_with("bound by the CPU: 70 % of the critical chain is elementwise work of host streams"));
     assert_eq!(help, ON_CPU);
 }
@@ -130,6 +131,7 @@ fn gaps_during_which_other_streams_work_are_told_from_idle_ones() {
             &AnalysisRecord { totals: Some(totals), ..analysis(split, &[category("matrix", 400_000)]) },
             0,
             None,
+            &[],
             &[],
             Nanos(0),
         )
@@ -159,7 +161,7 @@ fn tiny_operations_on_many_streams_are_bound_by_the_rate_of_starts() {
         };
         let totals = TotalsRecord { busy_ns: Nanos(busy), ..TotalsRecord::default() };
         let categories = [CategoryRecord { operations, ..category("elementwise", 40_000) }];
-        verdict(&AnalysisRecord { totals: Some(totals), ..analysis(split, &categories) }, 0, None, &[], Nanos(start))
+        verdict(&AnalysisRecord { totals: Some(totals), ..analysis(split, &categories) }, 0, None, &[], &[], Nanos(start))
     };
     let said = |operations, busy| started(operations, busy, 0);
     let (rate, help) = said(1600, 645_000);
@@ -199,7 +201,7 @@ fn a_late_start_while_other_streams_work_is_no_idle_time() {
         let totals = TotalsRecord { busy_ns: Nanos(1000 * busy), ..TotalsRecord::default() };
         let analysis = analysis(split, &[category("movement", 30_000)]);
         let peak = Some(PeakRecord { profile: String::new(), flops: 0.0, bytes });
-        verdict(&AnalysisRecord { totals: Some(totals), peak, ..analysis }, 0, None, &[], Nanos(start))
+        verdict(&AnalysisRecord { totals: Some(totals), peak, ..analysis }, 0, None, &[], &[], Nanos(start))
     };
     let said = |busy| reaching(busy, 0.0, 0);
     let (late, help) = said(68);
@@ -229,7 +231,7 @@ fn the_resource_that_bounds_most_of_the_largest_part_is_named() {
     };
     let said = |bounds: &[BoundRecord]| {
         let bare = analysis(half_busy(), &[category("matrix", 600)]);
-        verdict(&AnalysisRecord { bounds: bounds.to_vec(), ..bare }, 0, None, &[], Nanos(0)).0
+        verdict(&AnalysisRecord { bounds: bounds.to_vec(), ..bare }, 0, None, &[], &[], Nanos(0)).0
     };
     assert_eq!(
         said(&[bound("memory", 400, 356, true), bound("bf16", 200, 190, true)]),
@@ -242,7 +244,7 @@ fn the_resource_that_bounds_most_of_the_largest_part_is_named() {
     let peak = PeakRecord { profile: String::new(), flops: 0.01, bytes: 0.92 };
     let bare = AnalysisRecord { peak: Some(peak), ..analysis(half_busy(), &[category("matrix", 600)]) };
     let together =
-        verdict(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare }, 0, None, &[], Nanos(0)).0;
+        verdict(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare }, 0, None, &[], &[], Nanos(0)).0;
     assert!(
         together.starts_with("bound by memory bandwidth: ")
             && together.ends_with("and all operations of the iteration together reach 92 % of its peak"),
@@ -260,7 +262,7 @@ fn waiting_says_why_ranks_wait() {
     let waits = TimeSplitRecord { time_ns: Nanos(1000), wait_ns: Nanos(900), ..TimeSplitRecord::default() };
     let said = |rank, kind: &str, late| {
         let balance = BalanceRecord { kind: kind.to_owned(), ranks: late, ..BalanceRecord::default() };
-        verdict(&analysis(waits.clone(), &[category("collective", 99)]), rank, Some(&balance), &[], Nanos(0)).0
+        verdict(&analysis(waits.clone(), &[category("collective", 99)]), rank, Some(&balance), &[], &[], Nanos(0)).0
     };
     assert_eq!(
         said(0, "pipeline bubble", vec![]),
@@ -274,8 +276,40 @@ fn waiting_says_why_ranks_wait() {
     let totals = Some(TotalsRecord { wait_ns: Nanos(600), ..TotalsRecord::default() });
     let beside = AnalysisRecord { totals, ..analysis(waits, &[category("collective", 99)]) };
     assert_eq!(
-        verdict(&beside, 0, None, &[], Nanos(0)).0,
+        verdict(&beside, 0, None, &[], &[], Nanos(0)).0,
         "bound by waiting for other ranks: 90 % of the critical chain is waiting for other ranks (900 ns of 1.000 µs); \
          other operations of this rank run during at least 300 ns of it"
     );
+}
+
+/// Pieces repeat a collective's latency, so that they only help if its bytes take most of its time.
+#[test]
+fn remedies_follow_the_share_of_the_peak() {
+    let collective = |share| remedy("collective", &Facts { of_peak: Some(share), ..Facts::default() });
+    assert_eq!(collective(0.6), EARLIER);
+    assert_eq!(collective(0.02), FEWER_CALLS);
+    let copy = |share, pageable, pieces| {
+        remedy("copy", &Facts { of_peak: Some(share), pageable, pieces, ..Facts::default() })
+    };
+    assert!(copy(0.35, false, 64).starts_with("a copy engine moves 64 pieces one by one: `via: kernel`"));
+    assert!(copy(0.35, true, 0).starts_with("pinned instead of pageable"));
+    assert!(copy(0.1, false, 1).starts_with("fewer and larger copies"));
+    assert_eq!(copy(0.6, false, 64), EARLIER);
+}
+
+#[test]
+fn remedies_of_products_follow_their_type_and_what_runs_beside_them() {
+    let operation = |name: &str, size: &str| {
+        let (operation, category) = (name.to_owned(), "matrix".to_owned());
+        OperationRecord { operation, category, size: size.to_owned(), ..OperationRecord::default() }
+    };
+    let said = |operation: OperationRecord, lanes: &[i64]| {
+        let lanes_busy_ns = lanes.iter().map(|busy| Nanos(*busy)).collect();
+        let analysis = AnalysisRecord { lanes_busy_ns, ..analysis(half_busy(), &[]) };
+        remedy("matrix", &Facts::of(&analysis, [&operation].into_iter()))
+    };
+    assert!(said(operation("conv", "1×2×3 f32"), &[5]).starts_with("`compute: tf32`"));
+    assert!(said(operation("gemm", "1×2×3 f32"), &[5]).starts_with("`compute: tf32`"));
+    assert_eq!(said(operation("gemm", "1×2×3 tf32"), &[5, 0]), MATRIX);
+    assert!(said(operation("attention", "1×2×3 f32"), &[5, 5]).ends_with("fewer concurrent operations that occupy units"));
 }
