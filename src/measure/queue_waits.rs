@@ -158,7 +158,9 @@ fn help(queues: &LaneQueues, operations: usize, time: Nanos, on_chain: Nanos) ->
     let share = format!("{streams} streams share {}", counted(queues.numbers.len(), "queue"));
     let otherwise = "`--launch graph` uses no queues; or launch what can start at once before what waits";
     if (on_chain.0 as f64) < REPORTED * time.0 as f64 {
-        return format!("{share}; the critical chain hardly waits in a queue, so that more queues would not shorten the iteration");
+        return format!(
+            "{share}; the critical chain hardly waits in a queue, so that more queues would not shorten the iteration"
+        );
     }
     // Changing the queue takes time before each start.
     let slower = match queues.start {
@@ -291,6 +293,9 @@ mod tests {
         );
         let beyond = |on_chain| help(&queues, 1600, Nanos(1_900_000), Nanos(on_chain));
         assert!(beyond(1_000_000).contains("CUDA_DEVICE_MAX_CONNECTIONS=32"));
-        assert!(beyond(10_000).ends_with("so that more queues would not shorten the iteration"), "others wait beside the chain");
+        assert!(
+            beyond(10_000).ends_with("so that more queues would not shorten the iteration"),
+            "others wait beside the chain"
+        );
     }
 }

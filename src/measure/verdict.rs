@@ -393,7 +393,9 @@ pub fn remedy(category: &str, facts: &Facts) -> String {
                 facts.pieces
             );
         }
-        "copy" if link_waits => "fewer and larger copies: at the peak of what bounds them, their bytes take less than half of their time",
+        "copy" if link_waits => {
+            "fewer and larger copies: at the peak of what bounds them, their bytes take less than half of their time"
+        }
         "collective" if link_waits => FEWER_CALLS,
         _ => words(category).help,
     };

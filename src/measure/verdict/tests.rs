@@ -161,7 +161,14 @@ fn tiny_operations_on_many_streams_are_bound_by_the_rate_of_starts() {
         };
         let totals = TotalsRecord { busy_ns: Nanos(busy), ..TotalsRecord::default() };
         let categories = [CategoryRecord { operations, ..category("elementwise", 40_000) }];
-        verdict(&AnalysisRecord { totals: Some(totals), ..analysis(split, &categories) }, 0, None, &[], &[], Nanos(start))
+        verdict(
+            &AnalysisRecord { totals: Some(totals), ..analysis(split, &categories) },
+            0,
+            None,
+            &[],
+            &[],
+            Nanos(start),
+        )
     };
     let said = |operations, busy| started(operations, busy, 0);
     let (rate, help) = said(1600, 645_000);
@@ -244,7 +251,8 @@ fn the_resource_that_bounds_most_of_the_largest_part_is_named() {
     let peak = PeakRecord { profile: String::new(), flops: 0.01, bytes: 0.92 };
     let bare = AnalysisRecord { peak: Some(peak), ..analysis(half_busy(), &[category("matrix", 600)]) };
     let together =
-        verdict(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare }, 0, None, &[], &[], Nanos(0)).0;
+        verdict(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare }, 0, None, &[], &[], Nanos(0))
+            .0;
     assert!(
         together.starts_with("bound by memory bandwidth: ")
             && together.ends_with("and all operations of the iteration together reach 92 % of its peak"),
@@ -288,9 +296,8 @@ fn remedies_follow_the_share_of_the_peak() {
     let collective = |share| remedy("collective", &Facts { of_peak: Some(share), ..Facts::default() });
     assert_eq!(collective(0.6), EARLIER);
     assert_eq!(collective(0.02), FEWER_CALLS);
-    let copy = |share, pageable, pieces| {
-        remedy("copy", &Facts { of_peak: Some(share), pageable, pieces, ..Facts::default() })
-    };
+    let copy =
+        |share, pageable, pieces| remedy("copy", &Facts { of_peak: Some(share), pageable, pieces, ..Facts::default() });
     assert!(copy(0.35, false, 64).starts_with("a copy engine moves 64 pieces one by one: `via: kernel`"));
     assert!(copy(0.35, true, 0).starts_with("pinned instead of pageable"));
     assert!(copy(0.1, false, 1).starts_with("fewer and larger copies"));
@@ -311,5 +318,7 @@ fn remedies_of_products_follow_their_type_and_what_runs_beside_them() {
     assert!(said(operation("conv", "1×2×3 f32"), &[5]).starts_with("`compute: tf32`"));
     assert!(said(operation("gemm", "1×2×3 f32"), &[5]).starts_with("`compute: tf32`"));
     assert_eq!(said(operation("gemm", "1×2×3 tf32"), &[5, 0]), MATRIX);
-    assert!(said(operation("attention", "1×2×3 f32"), &[5, 5]).ends_with("fewer concurrent operations that occupy units"));
+    assert!(
+        said(operation("attention", "1×2×3 f32"), &[5, 5]).ends_with("fewer concurrent operations that occupy units")
+    );
 }
