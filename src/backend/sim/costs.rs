@@ -35,18 +35,15 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Reads the times of a profile. `is_cold` is true if iterations begin with a flush of the caches.
-    pub fn new(profile: &Profile, is_cold: bool) -> Costs {
-        let reads = [&profile.cache_wait, &profile.memory_wait].map(|wait| wait.value());
-        // The device reads a wait in several steps, one after the other, and hot caches shorten each of them.
-        let share = if is_cold || reads[1] == 0.0 { 1.0 } else { (reads[0] / reads[1]).min(1.0) };
+    /// Reads the times of a profile.
+    pub fn new(profile: &Profile) -> Costs {
         Costs {
             record: whole(profile.host.record.value()),
             wait: whole(profile.host.wait.value()),
             stamp: whole(profile.host.stamp.value()),
             gap_same: whole(profile.gap_same.value()),
             gap_event: whole(profile.gap_event.value()),
-            gap_wait: whole(profile.gap_wait.value() * share),
+            gap_wait: whole(profile.gap_wait.value()),
             latency: whole(profile.launch_latency.value()),
             graph_launch: whole(profile.graph.launch.value()),
             graph_branch: whole(profile.graph.launch_branch.value()),
@@ -58,7 +55,7 @@ impl Costs {
                 .map(|least| whole(profile.graph.dispatch.value().max(least))),
             queue_switch: whole(profile.queues.switch.value()),
             gap_engine: whole(profile.gap_engine.value()),
-            graph_reads: reads.map(whole),
+            graph_reads: [&profile.cache_wait, &profile.memory_wait].map(|wait| whole(wait.value())),
             depth: profile.host.queue_depth.value() as u32,
             flush: (whole(profile.host.memset.value()), cost::flush(profile)),
         }
@@ -95,7 +92,7 @@ mod tests {
     #[test]
     fn roots_of_one_queue_follow_each_other() {
         let profile = Profile::named("h200").expect("embedded");
-        let mut costs = Costs::new(&profile, false);
+        let mut costs = Costs::new(&profile);
         (costs.queues, costs.graph_roots, costs.queue_switch) = (2, [10, 100], 100);
         let starts = |roots: u64| (0..roots).map(|number| costs.root(number, roots)).collect::<Vec<_>>();
         assert_eq!(starts(2), [0, 100]);

@@ -67,8 +67,7 @@ pub fn open(profile: &Profile, images: &[Image], notes: &[String], each: bool) -
     let lanes =
         (0..).zip(images).flat_map(|(rank, image)| image.lanes.iter().map(move |lane| (rank, urgency(lane.priority))));
     let ranks = images.iter().map(|image| image.rank).collect();
-    let is_cold = images.iter().any(|image| !image.cold.is_empty());
-    let mut machine = SimMachine::new(profile, &lanes.collect::<Vec<_>>(), ranks, queues, is_cold);
+    let mut machine = SimMachine::new(profile, &lanes.collect::<Vec<_>>(), ranks, queues);
     for (lane, info) in (0..).zip(images.iter().flat_map(|image| &image.lanes)) {
         let units = info.units.map(|units| units.of(profile.units.value() as u32, profile.chips.value() as u32));
         units.iter().for_each(|&units| machine.limit(lane, units));
@@ -119,7 +118,7 @@ impl SimDriver {
         SimDriver {
             world,
             place,
-            costs: Costs::new(profile, !image.cold.is_empty()),
+            costs: Costs::new(profile),
             host: 0,
             calls: 0,
             issued: None,

@@ -236,8 +236,7 @@ pub struct SimMachine {
 impl SimMachine {
     /// Creates one device per rank with `queues` hardware queues each. `lanes` has the device and the priority of each
     /// lane; lower values are more urgent.
-    /// With `is_cold`, iterations begin with a flush of the caches.
-    pub fn new(profile: &Profile, lanes: &[(u32, i32)], ranks: Vec<u32>, queues: usize, is_cold: bool) -> SimMachine {
+    pub fn new(profile: &Profile, lanes: &[(u32, i32)], ranks: Vec<u32>, queues: usize) -> SimMachine {
         let capacity = profile.units.value() as u64 * u64::from(Cost::WHOLE_UNIT);
         let engines = |direction: Direction| {
             let engines = cost::engines(direction, profile);
@@ -286,7 +285,7 @@ impl SimMachine {
             moved: false,
             queues: (0..ranks.len() * queues).map(|_| VecDeque::new()).collect(),
             rule: profile.queues.rule,
-            front_end_times: FrontEndTimes::new(profile, is_cold),
+            front_end_times: FrontEndTimes::new(profile),
             stamps: Vec::new(),
             paces: vec![[0; 2]; lanes.len()],
         }

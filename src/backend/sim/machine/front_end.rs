@@ -11,7 +11,7 @@ use super::{Action, OFFERED, POLLED_LATER, READY, SimMachine, TaskId, Time, whol
 /// Times in ns of the front ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrontEndTimes {
-    /// Time for which the launch of a kernel, or the poll of a queue, occupies the front end.
+    /// Time for which the launch of a kernel occupies the front end.
     launch: Time,
     /// Time in which the front end changes to another queue.
     switch: Time,
@@ -20,12 +20,9 @@ pub(super) struct FrontEndTimes {
 }
 
 impl FrontEndTimes {
-    /// `is_cold` is true if iterations begin with a flush of the caches.
-    pub(super) fn new(profile: &Profile, is_cold: bool) -> FrontEndTimes {
-        // After a flush, the front end reads what a stream has submitted from memory.
-        let read = if is_cold { (profile.memory_wait.value() - profile.cache_wait.value()).max(0.0) } else { 0.0 };
+    pub(super) fn new(profile: &Profile) -> FrontEndTimes {
         FrontEndTimes {
-            launch: whole(profile.queues.dispatch.value() + read),
+            launch: whole(profile.queues.dispatch.value()),
             switch: whole(profile.queues.switch.value()),
             node: whole(profile.graph.dispatch.value()),
         }
@@ -75,7 +72,7 @@ impl FrontEnd {
 
 impl SimMachine {
     /// Delays the head of a hardware queue whose dependencies have ended: the front end first polls each other queue of the device whose head
-    /// waits, for a dependency, a gap or the end of such polls, which takes as long as a launch. Returns false if nothing delays the task.
+    /// waits, which takes as long as a launch. Returns false if nothing delays the task.
     ///
     /// Heads of a later iteration do not count, so that an iteration takes the same time whether or not others follow
     /// it.
@@ -87,12 +84,11 @@ impl SimMachine {
         }
         let (device, stamps_before) = (self.device(task), self.state(task).placing.stamps_before);
         let waits = |other: &&VecDeque<TaskId>| {
-            let head = other.front().filter(|&&head| head != task);
-            let head = head.map(|&head| &self.tasks[(head - self.first) as usize]);
+            let head = other.front().map(|&head| &self.tasks[(head - self.first) as usize]);
             head.is_some_and(|head| {
                 let is_here = self.device_of[head.placing.lane as usize] as usize == device;
                 let is_of_iteration = head.placing.stamps_before == stamps_before;
-                is_here && is_of_iteration && head.open <= POLLED_LATER
+                is_here && is_of_iteration && (1..POLLED_LATER).contains(&head.open)
             })
         };
         let blocked = self.queues.iter().filter(waits).count();
