@@ -9,17 +9,19 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::{Around, Bytes, DType, GroupId, Interner, MemoryId, SrcSpan, Symbol, lcm};
 use crate::syntax::ast::*;
 
-use super::declared::DeclaredSets;
-use super::drawn::Draw;
+use super::AnalysisOptions;
+use super::calls::kernel::DeclaredKernel;
+use super::check;
 use super::error::{LimitError, ModelError};
 use super::expand::Expansion;
-use super::group::{Factor, Group};
-use super::kernel::DeclaredKernel;
 use super::mistakes::{Mistake, Mistakes};
+use super::names::declared;
+use super::names::declared::DeclaredSets;
+use super::names::scopes::Scopes;
 use super::program::*;
-use super::scopes::Scopes;
-use super::value::Value;
-use super::{AnalysisOptions, check, declared};
+use super::ranks::group::{Factor, Group};
+use super::values::drawn::Draw;
+use super::values::value::Value;
 
 /// Names that are defined in every file.
 pub(super) struct Builtins {
@@ -233,7 +235,8 @@ impl<'a> Analyzer<'a> {
         self.figures();
         if self.mistakes.is_empty() {
             let name = |memory: MemoryId| self.names.name(self.program.memory(memory).name).to_owned();
-            let unwritten = super::unwritten::reads(&self.program, self.around.iter().map(|(_, block)| block), name);
+            let unwritten =
+                super::memory::unwritten::reads(&self.program, self.around.iter().map(|(_, block)| block), name);
             unwritten.into_iter().for_each(|error| self.error(error));
             self.check_memory();
         }

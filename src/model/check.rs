@@ -14,18 +14,18 @@ use crate::ops::{self, Input, Operation, OptionSpec, OptionType};
 use crate::syntax::ast::*;
 use crate::syntax::walk::Child;
 
-use super::callee::{GRADIENT, MARKERS};
-use super::declared::{
+use super::calls::lower::elementwise_functions;
+use super::error::ModelError;
+use super::mistakes::MAX_ERRORS;
+use super::names::callee::{GRADIENT, MARKERS};
+use super::names::declared::{
     buffer_names, collect_labels, declared_names, locals, names_module, stream_name, word_parameter,
 };
-use super::error::ModelError;
-use super::foreign_calls;
-use super::functions::{FUNCTIONS, unknown_function_help};
-use super::locals::Locals;
-use super::lower::elementwise_functions;
-use super::mistakes::MAX_ERRORS;
-use super::unknown::NameRole;
-use super::unknown_operation::{Receiver, unknown_operation};
+use super::names::foreign_calls;
+use super::names::locals::Locals;
+use super::names::unknown::NameRole;
+use super::names::unknown_operation::{Receiver, unknown_operation};
+use super::values::functions::{FUNCTIONS, unknown_function_help};
 
 /// Names that a declaration cannot have.
 const BUILTINS: [(&str, &str); 3] = [
@@ -568,7 +568,7 @@ impl<'a> Checker<'a> {
                 self.place = outer;
             }
             ExprKind::Field { base, name } => {
-                let of_group = super::mesh::MEMBERS.contains(&self.names.name(name.symbol));
+                let of_group = super::ranks::mesh::MEMBERS.contains(&self.names.name(name.symbol));
                 self.expr_at(base, if of_group { self.group() } else { self.place });
             }
             // Only the values of a conditional expression must refer to this kind of thing.

@@ -6,7 +6,7 @@ use crate::syntax::{walk, written};
 
 use super::analyzer::Analyzer;
 use super::mistakes::Circumstances;
-use super::value::Value;
+use super::values::value::Value;
 
 /// Maximum number of drawn values that a message shows.
 const MAX_DRAWN: usize = 4;

@@ -7,15 +7,15 @@ use crate::syntax::ast::*;
 use crate::syntax::written;
 
 use super::analyzer::Analyzer;
-use super::declared::declared_names;
-use super::draws::DrawCall;
 use super::error::ModelError;
 use super::limits;
-use super::parts::BufferAttributes;
+use super::memory::parts::BufferAttributes;
+use super::names::declared::declared_names;
+use super::names::unknown;
 use super::program::*;
-use super::stream_options::{ByMember, Streams};
-use super::unknown;
-use super::value::Value;
+use super::streams::stream_options::{ByMember, Streams};
+use super::values::draws::DrawCall;
+use super::values::value::Value;
 
 /// The kind of a family's members.
 #[derive(Clone, Copy)]

@@ -7,18 +7,18 @@ use crate::syntax::ast::*;
 use crate::syntax::walk;
 
 use super::analyzer::Analyzer;
-use super::batch::Batch;
-use super::call::Inputs;
-use super::callee::Callee;
+use super::calls::batch::Batch;
+use super::calls::call::Inputs;
+use super::calls::specs::Specs;
 use super::error::{LimitError, ModelError};
 use super::gradient::Writers;
-use super::index::Index;
-use super::labels::{self, LabelData, StepLabels};
 use super::limits::{CYCLE, TURNS_PER_OPERATION};
+use super::names::callee::Callee;
+use super::names::index::Index;
+use super::names::labels::{self, LabelData, StepLabels};
 use super::program::{After, Label, Priority, Step, Stream};
-use super::specs::Specs;
 use super::turns::TurnOrigin;
-use super::value::Value;
+use super::values::value::Value;
 
 /// Factor by which turns count against the limit after an error.
 const TURNS_AFTER_MISTAKE: usize = 64;
@@ -286,7 +286,7 @@ impl<'a> Analyzer<'a> {
             if !self.room_for_turns(1, over.span) {
                 break;
             }
-            let number = if let Value::Number(number) = &value { super::eval::plain(number) } else { None };
+            let number = if let Value::Number(number) = &value { super::values::eval::plain(number) } else { None };
             let origin = TurnOrigin::Loop { span: over.span, variable: variable.symbol, value: number };
             self.expansion.turn = self.program.turns.enter(outer, origin);
             self.scopes.enter();

@@ -16,13 +16,13 @@ use crate::base::{
 use crate::ops::Spec;
 use crate::ops::init::Init;
 
-use super::figures::{Expectation, Metric};
-use super::grid;
-use super::group::Group;
-use super::index::Index;
+use super::memory::grid;
+use super::memory::views::{Extent, Layout, Views};
+use super::metrics::figures::{Expectation, Metric};
+use super::names::index::Index;
+use super::ranks::group::Group;
+use super::streams::units::Units;
 use super::turns::Turns;
-use super::units::Units;
-use super::views::{Extent, Layout, Views};
 
 /// The program of one rank.
 #[derive(Clone, Debug, Default)]

@@ -7,10 +7,10 @@ use rustc_hash::FxHashSet;
 use crate::base::{LabelId, OpId, PhaseId, SpecId, TurnId, ViewId};
 use crate::ops::Spec;
 
-use super::figures::FigureExpr;
-use super::index::Index;
+use super::metrics::figures::FigureExpr;
+use super::names::index::Index;
+use super::names::sets::OpSet;
 use super::program::{After, Label, NewOp, Op, OpKind, Peer, Program, Step, path};
-use super::sets::OpSet;
 
 /// Names of operations in the label of the one that replaces them; others are left out.
 const MAX_NAMES: usize = 6;

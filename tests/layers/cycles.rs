@@ -33,8 +33,7 @@ const KNOWN: [(&str, &str, &str); 8] = [
     ),
     (
         "model",
-        "analyzer batch call callee check eval expand figures functions gradient kernel labels lower mesh picks program \
-         sets specs unknown_operation unwritten",
+        "analyzer calls check declare expand gradient memory metrics names program ranks streams values",
         "the methods of `Analyzer`: expressions, calls and statements contain each other",
     ),
     ("ops", "ball expression", "an expression is evaluated with balls, whose operations are an expression's"),

@@ -159,7 +159,7 @@ fn upward_uses_are_found() {
         "use crate::model::Program;",
         "src/base/span.rs:2: `base` (layer 0) may not use `model`",
     );
-    breaks("src/model/eval.rs", "fn f() { crate::plan::build(); }", "may not use `plan`");
+    breaks("src/model/values/eval.rs", "fn f() { crate::plan::build(); }", "may not use `plan`");
     breaks("src/measure/run.rs", "fn f(record: &crate::report::Table) {}", "may not use `report`");
     breaks("src/exec/mod.rs", "use super::backend::sim::Sim;", "may not use `backend`");
     breaks("src/exec/session.rs", "use super::super::cli;", "may not use `cli`");
@@ -168,7 +168,7 @@ fn upward_uses_are_found() {
         "mod tests {\n use super::super::measure::Times;\n}",
         "src/exec/mod.rs:3: `exec` (layer 6)",
     );
-    keeps("src/model/eval.rs", "use crate::base::Bytes;\nuse crate::ops;\nuse super::value::Value;");
+    keeps("src/model/values/eval.rs", "use crate::base::Bytes;\nuse crate::ops;\nuse super::value::Value;");
     keeps("src/exec/mod.rs", "mod tests {\n use super::*;\n fn f() { super::session::start(); }\n}");
 }
 

@@ -1,10 +1,10 @@
 //! The error for a name that is not known where it is used.
 
 use crate::base::{DType, SrcSpan, Symbol};
-use crate::model::callee::GRADIENT;
-use crate::model::declared::is_of_module;
 use crate::model::error::ModelError;
-use crate::model::unknown::{self, NameRole};
+use crate::model::names::callee::GRADIENT;
+use crate::model::names::declared::is_of_module;
+use crate::model::names::unknown::{self, NameRole};
 use crate::syntax::ast::{Call, Decl, StmtKind};
 use crate::syntax::walk;
 

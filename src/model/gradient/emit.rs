@@ -4,9 +4,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{DType, Dims, LabelId, Space, SpecId, SrcSpan, StreamId, ViewId};
 use crate::model::analyzer::Analyzer;
-use crate::model::labels::LabelData;
+use crate::model::memory::views::Extent;
+use crate::model::names::labels::LabelData;
 use crate::model::program::{Label, Memory, MemoryKind, OpKind};
-use crate::model::views::Extent;
 use crate::ops::backward::{Tape, TapeOperation, TensorId, TensorOrigin};
 use crate::ops::init::Init;
 use crate::ops::{self, OpError, Spec, Tensor};
@@ -199,7 +199,7 @@ impl Analyzer<'_> {
         inputs: &[ViewId],
         outputs: &[ViewId],
     ) -> bool {
-        self.program.by_rank |= crate::model::specs::depends_on_rank(&spec);
+        self.program.by_rank |= crate::model::calls::specs::depends_on_rank(&spec);
         let spec = SpecId::from(self.program.specs.insert_full(spec).0);
         let label = self.label_of(emission, origin);
         let outer = (self.expansion.stream, self.expansion.on_depth);

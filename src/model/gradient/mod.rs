@@ -16,14 +16,14 @@ use crate::ops::{OpError, Tensor};
 use crate::syntax::ast::{Call, Expr};
 
 use super::analyzer::Analyzer;
-use super::callee::GRADIENT;
 use super::error::{GradientError, LimitError, ModelError};
 use super::expand::OutputState;
-use super::index::Index;
-use super::labels::LabelData;
 use super::limits::TURNS_PER_OPERATION;
+use super::names::callee::GRADIENT;
+use super::names::index::Index;
+use super::names::labels::LabelData;
 use super::program::{Gradient, Label, OpKind, path};
-use super::value::Value;
+use super::values::value::Value;
 
 use emit::Emission;
 use options::{Accumulate, GradientOptions};

@@ -6,8 +6,8 @@ use crate::syntax::ast::ExprKind;
 use crate::syntax::ast::{Call, Expr};
 
 use super::super::analyzer::Analyzer;
-use super::super::callee::GRADIENT;
-use super::super::value::Value;
+use crate::model::names::callee::GRADIENT;
+use crate::model::values::value::Value;
 
 /// Options of a `grad`.
 pub(super) struct GradientOptions {

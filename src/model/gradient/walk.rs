@@ -3,9 +3,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{DType, Dims, MemoryId, OpId, ViewId};
+use crate::model::memory::regions::{Region, common, without};
+use crate::model::memory::views::Extent;
 use crate::model::program::{OpKind, Program, Step};
-use crate::model::regions::{Region, common, without};
-use crate::model::views::Extent;
 use crate::ops::backward::{Backward, NoRule, Tape, TensorId, widened};
 use crate::ops::{Category, Operation, parts};
 

@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{MemoryId, OpId, Space, SrcSpan, Symbol};
-use crate::model::callee::GRADIENT;
+use crate::model::names::callee::GRADIENT;
 use crate::model::program::{MemoryKind, OpKind, Program, Step};
 use crate::syntax::Ast;
 use crate::syntax::ast::{BinaryOp, Block, DeclKind, Expr, ExprKind, Param, StmtKind};

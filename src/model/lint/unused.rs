@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::base::Symbol;
-use crate::model::declared::{is_of_module, names_module};
+use crate::model::names::declared::{is_of_module, names_module};
 use crate::model::program::Program;
 use crate::syntax::ast::*;
 use crate::syntax::walk;
