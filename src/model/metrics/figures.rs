@@ -12,10 +12,9 @@ use super::statistic::Statistic;
 use crate::model::analyzer::Analyzer;
 use crate::model::calls::lower::binary;
 use crate::model::error::ModelError;
-use crate::model::names::sets::OpSet;
-use crate::model::names::unknown::figure_elsewhere;
 use crate::model::values::functions::FUNCTIONS;
 use crate::model::values::value::Value;
+use crate::model::{OpSet, figure_elsewhere};
 
 /// A metric that the file declares.
 #[derive(Clone, Debug)]

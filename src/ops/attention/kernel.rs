@@ -582,17 +582,6 @@ mod tests {
         }
     }
 
-    /// Blocks of narrow heads load smaller tiles, so a compute unit holds more of them.
-    #[test]
-    fn blocks_of_single_queries_have_enough_bytes_in_flight() {
-        let resident = |size: u64| {
-            let (q, k) = (Tensor::packed(DType::BF16, &[8, 1, size]), Tensor::packed(DType::BF16, &[8, 4096, size]));
-            let spec = Spec::of_use("attention", &[], vec![q, k, k], &[None; 2]).expect("a use");
-            ForwardPartition::of(&spec).tiles.expect("matrix units").resident()
-        };
-        assert_eq!([32, 64, 80, 96, 128, 256].map(resident), [4, 4, 3, 2, 2, 2]);
-    }
-
     #[test]
     fn blocks_of_short_packed_sequences_have_the_rows_of_a_warpgroup() {
         assert_eq!(block_rows(64, 32, 128), 64);

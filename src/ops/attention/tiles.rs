@@ -250,20 +250,31 @@ pub fn whole_tiles(size: u64) -> u64 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn blocks_form_a_cluster_or_another_kernel_merges_their_results() {
-        let tiles = Tiles {
+    /// Tiles of single queries with heads of this size.
+    fn tiles_of_single_queries(size: u64) -> Tiles {
+        Tiles {
             rows: 16,
             keys: [64; 3],
             row_warps: [1, 1],
-            width: 128,
-            value_width: 128,
+            width: size,
+            value_width: size,
             wide: false,
             bias: 0,
             warpgroups: false,
             splits: 1,
             cluster: 1,
-        };
+        }
+    }
+
+    #[test]
+    fn blocks_of_single_queries_have_enough_bytes_in_flight() {
+        let resident = |size| tiles_of_single_queries(size).resident();
+        assert_eq!([64, 80, 96, 128, 256].map(resident), [4, 3, 2, 2, 2]);
+    }
+
+    #[test]
+    fn blocks_form_a_cluster_or_another_kernel_merges_their_results() {
+        let tiles = tiles_of_single_queries(128);
         let divided = |keys: u64, most: u64| tiles.divided(keys * 64, most, most);
         assert_eq!(divided(8, 1), (1, 1));
         assert_eq!(divided(8, 4), (4, 4));
