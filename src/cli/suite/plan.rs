@@ -152,7 +152,7 @@ pub fn plan(suite: &SuiteFile, args: &SuiteArgs, machine: &MachineCapabilities) 
     Ok(planned)
 }
 
-/// Fails if a column shows a figure that no case has, or in a unit of another dimension. A case that cannot run here may
+/// Fails if a column shows a figure that no case has and another one resembles, or one in a unit of another dimension. A case that cannot run here may
 /// have any figure.
 fn check_figures(field: &str, table: &SuiteTable, planned: &[SuitePlan]) -> Result<(), InputError> {
     for TableColumn(name, cell) in &table.columns {
@@ -164,8 +164,8 @@ fn check_figures(field: &str, table: &SuiteTable, planned: &[SuitePlan]) -> Resu
         let what = format!("the column {name:?} of {field}");
         let Some(dimension) = compiled.iter().find_map(|case| case.figures.get(of)) else {
             let known = compiled.iter().flat_map(|case| case.figures.keys()).map(String::as_str);
-            let help = suggest::did_you_mean(of, known)
-                .unwrap_or_else(|| "write `time`, `time.p99` or a metric of the workload".to_owned());
+            // A column may stay empty, but not by a slip of the pen.
+            let Some(help) = suggest::did_you_mean(of, known) else { continue };
             return Err(InputError::bad_value(&what, of, "no case has such a figure", &help));
         };
         let wrong = unit.as_deref().filter(|name| units::unit(name).is_some_and(|unit| unit.dimension != *dimension));
