@@ -164,7 +164,7 @@ fn check_figures(field: &str, table: &SuiteTable, planned: &[SuitePlan]) -> Resu
         let what = format!("the column {name:?} of {field}");
         let Some(dimension) = compiled.iter().find_map(|case| case.figures.get(of)) else {
             let known = compiled.iter().flat_map(|case| case.figures.keys()).map(String::as_str);
-            // A column may stay empty, but not by a slip of the pen.
+            // A figure that no case has leaves its column empty; a misspelt one is a mistake.
             let Some(help) = suggest::did_you_mean(of, known) else { continue };
             return Err(InputError::bad_value(&what, of, "no case has such a figure", &help));
         };
