@@ -86,8 +86,8 @@ pub const ON_CPU: &str = "the CPU limits it: more `threads` on the host stream, 
                           or the same operation on a stream of the device";
 
 /// Verdict on a rank's iteration, and a usual remedy. `balance` explains why ranks wait for each other; `on_cpu` lists the
-/// categories whose part of the chain mostly runs on host streams; `operations` has all of the rank. `start` is the time that the device takes to start an operation,
-/// by its profile; 0 if it is not known.
+/// categories whose part of the chain mostly runs on host streams; `operations` are those of the rank. `start` is the time that
+/// the device takes to start an operation, by its profile; 0 if it is not known.
 pub fn verdict(
     analysis: &AnalysisRecord,
     rank: u32,
