@@ -1,13 +1,15 @@
 //! Options of operations: their definitions and their values.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::equal_by::equal_by;
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims, SrcSpan};
 
-use super::{Crossing, DataFile, Spec, UserKernel};
+use super::Spec;
+use super::user_kernel::UserKernel;
 
 /// Definition of an option, or of a value that a call passes by position.
 #[derive(Debug)]
@@ -168,6 +170,35 @@ pub enum Attr {
     Crossing(Arc<Crossing>),
     /// A declared kernel, as an internal option that no text can write.
     UserKernel(Arc<UserKernel>),
+}
+
+/// A file that a workload reads. Files with equal path and size are equal.
+#[derive(Clone)]
+pub struct DataFile {
+    /// Path with symbolic links resolved.
+    pub path: PathBuf,
+    /// Size in bytes at compilation.
+    pub bytes: u64,
+    /// Reads bytes of a file from an offset; returns the reason on failure.
+    pub read: fn(&Path, u64, &mut [u8]) -> Result<(), String>,
+}
+
+equal_by!(DataFile, |file| (&file.path, file.bytes));
+
+impl fmt::Debug for DataFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.path.file_name().unwrap_or_default())
+    }
+}
+
+/// A rank's part of a copy between ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Crossing {
+    /// Rank that receives this rank's data, and the copy, whose output is in that rank's memory; `None` if this rank
+    /// sends nothing.
+    pub sends: Option<(u32, Spec)>,
+    /// Rank that writes each output.
+    pub from: Vec<u32>,
 }
 
 impl Attr {

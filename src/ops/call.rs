@@ -2,8 +2,9 @@
 
 use crate::base::{DType, Dims, SrcSpan};
 
-use super::collectives::Team;
 use super::error::{OTHER_DIMENSIONS, TOO_LARGE};
+use super::signature::Input;
+use super::team::Team;
 use super::{Attrs, Expression, OpError, Operation, Tensor};
 
 /// A tensor with its source location.
@@ -74,6 +75,22 @@ impl Call<'_> {
         }
         let plural = if rank == 1 { "" } else { "s" };
         Err(self.bad_shape(input, format!("at least {rank} dimension{plural}, {why}")))
+    }
+
+    /// Returns an error unless kernels can access all operands and rows of the first input have fewer than 2^31
+    /// elements.
+    pub(super) fn needs_rows(&self) -> Result<(), OpError> {
+        self.needs_rank(0, 1, "along the last of which it works")?;
+        self.needs_row_length(*self.inputs[0].tensor.dims.last().expect("it has a dimension"))
+    }
+
+    /// Returns an error unless a row length of the first input is less than 2^31.
+    pub(super) fn needs_row_length(&self, length: u64) -> Result<(), OpError> {
+        if length <= i32::MAX as u64 {
+            return Ok(());
+        }
+        let input = &self.inputs[0];
+        Err(self.bad_shape(input, format!("rows of fewer than 2^31 elements, and not {length}")))
     }
 
     /// Returns an error unless `fits` is true. `needs` says in words which types the operand may have.
@@ -199,7 +216,10 @@ impl Call<'_> {
     ) -> OpError {
         let op = self.operation.name();
         let alike = op == "map" && self.outputs.len() > 1;
-        OpError::Output { op, expected, found, over: None, alike, at: given.span.into(), call: source }
+        let signature = self.operation.signature();
+        let reduces = matches!(signature.inputs, [Input::Expression, ..])
+            && signature.options.iter().any(|option| option.name == "dims");
+        OpError::Output { op, expected, found, over: None, alike, reduces, at: given.span.into(), call: source }
     }
 
     /// The error for an option whose value is not permitted: `why` states the problem, `help` what to write.

@@ -65,7 +65,7 @@ pub enum OpError {
                 "a single value has no dimensions: write `y[0]` for a buffer `y: {found}`, or declare `y: {expected}`; without an \
                  output, `r: {op}(…)`, the label `r` is scratch without dimensions"
             ),
-            None if !expected.ends_with(']') && has_dims(op) => {
+            None if !expected.ends_with(']') && *reduces => {
                 format!("`{op}` reduces all dimensions: `dims: [1]` reduces one and keeps the others")
             }
             None if *op == "copy" && element_type(expected) != element_type(found) => {
@@ -86,6 +86,8 @@ pub enum OpError {
         over: Option<String>,
         /// True if the operation has several outputs, which all have one shape.
         alike: bool,
+        /// True if the operation reduces the dimensions that its option `dims` lists.
+        reduces: bool,
         #[label("{found}")]
         at: SourceSpan,
         #[label("the inputs make it {expected}")]
@@ -166,13 +168,4 @@ fn element_type(tensor: &str) -> &str {
 /// The element type of a number of elements, such as `4 elements of bf16, 1 from each of 4 ranks`.
 fn dtype_of_count(expected: &str) -> &str {
     expected.split_once(" of ").map_or("", |(_, dtype)| dtype.split(',').next().unwrap_or(dtype))
-}
-
-/// True if the operation reduces the dimensions that its option `dims` lists.
-fn has_dims(op: &str) -> bool {
-    super::find(op).is_some_and(|operation| {
-        let signature = operation.signature();
-        matches!(signature.inputs, [super::Input::Expression, ..])
-            && signature.options.iter().any(|option| option.name == "dims")
-    })
 }

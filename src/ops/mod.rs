@@ -37,6 +37,7 @@ mod fused_attention;
 mod host;
 pub mod init;
 pub mod kernel;
+mod kernel_call;
 mod kernel_ways;
 mod launch;
 mod layout;
@@ -75,6 +76,7 @@ mod softmax;
 mod sort;
 mod stream;
 mod synthetic;
+mod team;
 mod top_k;
 mod transpose;
 mod triad;
@@ -96,7 +98,7 @@ use crate::base::{DType, Dims, Nanos, Space, SrcSpan};
 
 use backward::{Backward, NoRule};
 
-pub use attr::{Attr, Attrs, ElementCounts, OptionSpec, OptionType, Preset};
+pub use attr::{Attr, Attrs, Crossing, DataFile, ElementCounts, OptionSpec, OptionType, Preset};
 pub use call::{Call, Operand};
 pub use catalogue::{CATALOGUE, find};
 pub use check::{
@@ -104,8 +106,7 @@ pub use check::{
     check_exchange, compare,
 };
 pub use collectives::{
-    Batch, BatchMember, BusBytes, Team, assumes_size, bus_bytes, has_unknown_size, more_ranks, moves_unknown_size,
-    parts,
+    Batch, BatchMember, BusBytes, assumes_size, bus_bytes, has_unknown_size, more_ranks, moves_unknown_size, parts,
 };
 pub use compiled::{NotCompiled, Resources};
 pub use copies::{copied, is_whole_copy};
@@ -113,21 +114,21 @@ pub use cost::{Cost, KnownCost, Tiling, Traffic};
 pub use error::OpError;
 pub use expression::Expression;
 pub use host::{host_operations, on_device};
+pub use kernel_call::KernelCall;
 pub use launch::*;
 pub use layout::{broadcast_strides, collapse, contiguous_runs, offsets, reshaped};
 pub use live_rows::{LiveOperation, LiveRows, RowFact};
 pub use matrix::{MISSES, has_library_layout, loses_terms};
 pub use occupancy::{DEFAULT_SHARED, SECTOR, UNIT_REGISTERS, WARP, share};
-pub use peers::{Crossing, PeerCopy, crossing};
-pub use read::{DataFile, FilePart, file_part};
+pub use peers::{PeerCopy, crossing};
+pub use read::{FilePart, file_part};
 pub use rewritten::{dims_order, keeps_order};
 use signature::signature;
 pub use signature::{Category, Input, Property, Signature, usage};
 pub use synthetic::stand_in;
+pub use team::Team;
 pub use transpose::exchanges_last;
-pub use user_kernel::{
-    EntryParam, InputPart, KernelArgument, KernelCall, KernelCode, Reference, UserKernel, head, user_kernel,
-};
+pub use user_kernel::{EntryParam, InputPart, KernelArgument, KernelCode, Reference, UserKernel, head, user_kernel};
 
 /// The definition of one operation: an entry of the catalogue, or an internal operation that only the program makes.
 pub trait Operation: Sync {

@@ -11,16 +11,6 @@ pub struct PeerCopy;
 /// Name of the internal option that holds one rank's part.
 const CROSSING: &str = "crossing";
 
-/// A rank's part of a copy between ranks.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Crossing {
-    /// Rank that receives this rank's data, and the copy, whose output is in that rank's memory; `None` if this rank
-    /// sends nothing.
-    pub sends: Option<(u32, Spec)>,
-    /// Rank that writes each output.
-    pub from: Vec<u32>,
-}
-
 impl Crossing {
     /// The rows that this rank sends if a tensor counts them, otherwise `None`.
     pub fn counted(&self) -> Option<RowCounts> {

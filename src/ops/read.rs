@@ -1,6 +1,5 @@
 //! `read`: reads elements of a file, on host streams.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::base::units::Dimension;
@@ -9,25 +8,6 @@ use super::*;
 
 /// Maximum offset in a file. Options are `f64`, which represents all integers up to this one.
 const LARGEST: f64 = (1u64 << 53) as f64;
-
-/// A file that a workload reads. Files with equal path and size are equal.
-#[derive(Clone)]
-pub struct DataFile {
-    /// Path with symbolic links resolved.
-    pub path: PathBuf,
-    /// Size in bytes at compilation.
-    pub bytes: u64,
-    /// Reads bytes of a file from an offset; returns the reason on failure.
-    pub read: fn(&std::path::Path, u64, &mut [u8]) -> Result<(), String>,
-}
-
-equal_by!(DataFile, |file| (&file.path, file.bytes));
-
-impl std::fmt::Debug for DataFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", self.path.file_name().unwrap_or_default())
-    }
-}
 
 /// The part of a file that a call of `read` reads.
 #[derive(Clone, Debug)]

@@ -81,24 +81,6 @@ pub fn row_length(spec: &Spec) -> usize {
     *spec.inputs[0].dims.last().expect("`needs_rows` has checked that there is a dimension") as usize
 }
 
-impl Call<'_> {
-    /// Returns an error unless kernels can access all operands and rows of the first input have fewer than 2^31
-    /// elements.
-    pub(super) fn needs_rows(&self) -> Result<(), OpError> {
-        self.needs_rank(0, 1, "along the last of which it works")?;
-        self.needs_row_length(*self.inputs[0].tensor.dims.last().expect("it has a dimension"))
-    }
-
-    /// Returns an error unless a row length of the first input is less than 2^31.
-    pub(super) fn needs_row_length(&self, length: u64) -> Result<(), OpError> {
-        if length <= i32::MAX as u64 {
-            return Ok(());
-        }
-        let input = &self.inputs[0];
-        Err(self.bad_shape(input, format!("rows of fewer than 2^31 elements, and not {length}")))
-    }
-}
-
 /// Minimum number of packs per thread if further threads are added to a row: with fewer packs, exchanging values costs
 /// more than the threads save.
 pub const MIN_PACKS: u64 = 4;

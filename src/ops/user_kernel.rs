@@ -1,15 +1,13 @@
-//! Kernels declared in a file. A device launches them as declared; the CPU computes their `reference`.
+//! Kernels that a file declares, with the values of a call.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::compiled::shared_part;
-use super::kernel::TYPES;
-use super::occupancy::{UNITS, share};
-use super::*;
+use crate::base::{DType, Nanos, SrcSpan};
 
-/// The call of a declared kernel. The catalogue does not list it, since each declaration has its own name.
-pub struct KernelCall;
+use super::compiled::Resources;
+use super::kernel::TYPES;
+use super::launch::KernelSource;
+use super::{Spec, Tensor};
 
 /// A declared kernel with the values of one call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -86,7 +84,7 @@ pub struct InputPart {
 }
 
 /// Name of the internal option that holds the kernel.
-const KERNEL: &str = "kernel";
+pub const KERNEL: &str = "kernel";
 
 /// The kernel of a call; `None` for any other operation.
 pub fn user_kernel(spec: &Spec) -> Option<&UserKernel> {
@@ -94,11 +92,6 @@ pub fn user_kernel(spec: &Spec) -> Option<&UserKernel> {
 }
 
 impl UserKernel {
-    /// Returns the call of the kernel with these operands.
-    pub fn call(self, inputs: Vec<Tensor>, outputs: Vec<Tensor>) -> Spec {
-        Spec::new(&KernelCall, Attrs::of([(KERNEL, Attr::UserKernel(Arc::new(self)))]), inputs, outputs)
-    }
-
     /// Returns the kernel with the resources of its compiled code.
     pub fn with_resources(self, resources: Resources) -> UserKernel {
         let code = KernelCode { resources: Some(resources), ..(*self.code).clone() };
@@ -111,7 +104,7 @@ impl UserKernel {
     }
 
     /// Blocks of the grid.
-    fn blocks(&self) -> u64 {
+    pub fn blocks(&self) -> u64 {
         self.grid.iter().copied().map(u64::from).product()
     }
 }
@@ -198,129 +191,4 @@ pub fn head(entry: &str, params: &[EntryParam]) -> String {
     };
     let params: Vec<String> = params.iter().map(param).collect();
     format!("extern \"C\" __global__ void {entry}({})", params.join(", "))
-}
-
-impl Reference {
-    /// Selects the inputs of the operation from those of the kernel.
-    fn inputs<'a>(&self, inputs: &[&'a [f64]]) -> Vec<Cow<'a, [f64]>> {
-        let part = |part: &InputPart| {
-            let all = inputs[part.input];
-            if part.offset == 0 && part.tensor.contiguous() && part.tensor.elements() == all.len() as u64 {
-                return Cow::Borrowed(all);
-            }
-            let (length, starts) = contiguous_runs(&part.tensor);
-            let run = |start: u64| &all[(part.offset + start) as usize..][..length as usize];
-            Cow::Owned(starts.flat_map(run).copied().collect())
-        };
-        self.inputs.iter().map(part).collect()
-    }
-
-    /// Calls `compute` with the inputs of the operation and space for its outputs.
-    fn with<R>(
-        &self,
-        inputs: &[&[f64]],
-        outputs: &mut [Vec<f64>],
-        compute: impl FnOnce(&Spec, &[&[f64]], &mut [Vec<f64>]) -> R,
-    ) -> R {
-        let parts = self.inputs(inputs);
-        let parts: Vec<&[f64]> = parts.iter().map(|part| &**part).collect();
-        let mut all: Vec<Vec<f64>> = outputs.iter_mut().map(std::mem::take).collect();
-        let further = &self.spec.outputs[all.len()..];
-        all.extend(further.iter().map(|tensor| vec![0.0; tensor.elements() as usize]));
-        let result = compute(&self.spec, &parts, &mut all);
-        outputs.iter_mut().zip(all).for_each(|(output, computed)| *output = computed);
-        result
-    }
-}
-
-/// The declaration's signature is the shape rule.
-impl Operation for KernelCall {
-    signature! {
-        name: "kernel",
-        summary: "a kernel that the file declares",
-        category: Category::Kernel,
-        ..Signature::NOTHING
-    }
-
-    fn cost(&self, spec: &Spec) -> Cost {
-        let Some(kernel) = user_kernel(spec) else { return Cost::default() };
-        let (threads, dynamic) = (kernel.threads(), u64::from(kernel.shared));
-        let share = match kernel.code.resources {
-            Some(resources) => resources.share(threads, dynamic),
-            None => share(threads).max(shared_part(dynamic)),
-        };
-        let cost = Cost { blocks: kernel.blocks(), share, ..spec.streaming_cost(kernel.flops as f64, 1) };
-        match (kernel.time, kernel.bytes) {
-            // The time covers all blocks, so that later waves of blocks do not extend it.
-            (Some(time), _) => {
-                let resident = UNITS * u64::from(Cost::WHOLE_UNIT / share).max(1);
-                let blocks = cost.blocks.min(resident);
-                Cost { flops: 0.0, read: Traffic::NONE, written: Traffic::NONE, hold: Some(time), blocks, ..cost }
-            }
-            (None, Some(bytes)) => {
-                let written = cost.written.total().min(bytes);
-                let device = |bytes| Traffic::of(Space::Device, bytes);
-                Cost { read: device(bytes - written), written: device(written), ..cost }
-            }
-            (None, None) => cost,
-        }
-    }
-
-    /// Leaves the outputs unchanged if the kernel has no reference.
-    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        if let Some(reference) = user_kernel(spec).and_then(|kernel| kernel.reference.as_ref()) {
-            reference.with(inputs, outputs, |spec, inputs, outputs| spec.operation.reference(spec, inputs, outputs));
-        }
-    }
-
-    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
-        match user_kernel(spec).and_then(|kernel| kernel.reference.as_ref()) {
-            Some(reference) => {
-                let count = outputs.len();
-                let mut tolerances = reference
-                    .with(inputs, outputs, |spec, inputs, outputs| spec.operation.enclose(spec, inputs, outputs));
-                tolerances.truncate(count);
-                tolerances
-            }
-            None => check::exactly(outputs),
-        }
-    }
-
-    /// Compares with the reference. Outputs of a kernel without a reference are not compared.
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], before: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
-        match user_kernel(spec).and_then(|kernel| kernel.reference.as_ref()) {
-            Some(reference) if reference.spec.outputs.len() == actual.len() => {
-                let parts = reference.inputs(inputs);
-                let parts: Vec<&[f64]> = parts.iter().map(|part| &**part).collect();
-                reference.spec.operation.check(&reference.spec, &parts, before, actual)
-            }
-            Some(_) => {
-                let mut expected = before();
-                let tolerances = self.enclose(spec, inputs, &mut expected);
-                check::compare_all(spec, actual, &expected, &tolerances)
-            }
-            None => actual.iter().map(|_| Check::none()).collect(),
-        }
-    }
-
-    fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
-        Err("its code alone says what it computes")
-    }
-
-    fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let Some(kernel) = user_kernel(spec) else { return Vec::new() };
-        let arg = |passed: &KernelArgument| match *passed {
-            KernelArgument::Operand(operand) => Arg::Operand(operand),
-            // A device reads the low bytes of a narrower number.
-            KernelArgument::Value(bits) => Arg::U64(bits),
-        };
-        vec![Launch::Kernel(Kernel {
-            source: kernel.code.source.clone(),
-            grid: kernel.grid.map(u64::from),
-            block: kernel.block,
-            shared: Shared::Bytes(kernel.shared),
-            args: kernel.args.iter().map(arg).collect(),
-            without_clusters: false,
-        })]
-    }
 }

@@ -16,23 +16,9 @@ pub use gather::Copying;
 pub use reduce::Reducing;
 pub use transfer::{Barrier, Transfer};
 
-use crate::base::{GroupId, MAX_RANKS, counted};
+use crate::base::{MAX_RANKS, counted};
 
 use super::*;
-
-/// A group of ranks, and this rank's number in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Team {
-    pub group: GroupId,
-    pub ranks: u32,
-    /// This rank's number in the group.
-    pub rank: u32,
-}
-
-impl Team {
-    /// A group of one rank.
-    pub const ALONE: Team = Team { group: GroupId(0), ranks: 1, rank: 0 };
-}
 
 /// Range of the options `root`, `to` and `from`. Whether the rank exists depends on the group.
 const MEMBER: OptionType = OptionType::Int(0, i64::MAX);
