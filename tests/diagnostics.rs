@@ -25,7 +25,7 @@ const ERRORS: [&str; 18] = [
     "src/model/error/structure.rs",
     "src/model/error/traces.rs",
     "src/model/lint/mod.rs",
-    "src/ops/error.rs",
+    "src/ops/call/error.rs",
     "src/plan/error.rs",
     "src/plan/lint.rs",
     "src/schedule/advice/mod.rs",

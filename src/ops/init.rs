@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::DType;
 use crate::base::random::{SUM_DEVIATION, bell, hash};
 
-use super::kernel::{BLOCK, c_type, kernel, param, u64_param};
+use super::kernels::kernel::{BLOCK, c_type, kernel, param, u64_param};
 use super::{Arg, Kernel};
 
 /// Number of listed values that one launch writes.

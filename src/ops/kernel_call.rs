@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::compiled::shared_part;
-use super::occupancy::{UNITS, share};
+use super::kernels::compiled::shared_part;
+use super::kernels::occupancy::{UNITS, share};
 use super::user_kernel::KERNEL;
 use super::*;
 

@@ -1,6 +1,7 @@
 //! Specs derived from others: with different operands, different options, or a different operation.
 
 use super::*;
+use crate::ops::movement::{pages, transpose};
 
 impl Spec {
     /// Returns a call of a catalogue operation on these tensors; `None` if it does not accept them. Outputs that are

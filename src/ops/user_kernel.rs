@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::base::{DType, Nanos, SrcSpan};
 
-use super::compiled::Resources;
-use super::kernel::TYPES;
+use super::kernels::compiled::Resources;
+use super::kernels::kernel::TYPES;
 use super::launch::KernelSource;
 use super::{Spec, Tensor};
 

@@ -1,7 +1,7 @@
 //! Internal operations that verify order at run time: producers increment counters, and consumers compare them before
 //! they start. No file can name them.
 
-use super::kernel::{launch, param, u32_param};
+use super::kernels::kernel::{launch, param, u32_param};
 use super::*;
 
 /// Duration of an increment on a device, so that a consumer that does not wait probably starts too early. On the CPU

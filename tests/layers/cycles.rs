@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::source;
 
 /// Folders with a cycle that stays: the folder, its files and subfolders in the cycle, and the reason.
-const KNOWN: [(&str, &str, &str); 8] = [
+const KNOWN: [(&str, &str, &str); 7] = [
     (
         "backend::gpu",
         "copy_units kernels lower timer",
@@ -36,7 +36,6 @@ const KNOWN: [(&str, &str, &str); 8] = [
         "analyzer calls check declare expand gradient memory metrics names program ranks streams values",
         "the methods of `Analyzer`: expressions, calls and statements contain each other",
     ),
-    ("ops", "ball expression", "an expression is evaluated with balls, whose operations are an expression's"),
     ("ops::collectives", "batch transfer", "a batch is made of transfers, and a transfer is a batch of one"),
 ];
 

@@ -2,16 +2,15 @@
 
 mod costs;
 
-use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
-use super::super::mma;
-use super::super::occupancy::{UNITS, share, share_among};
-use super::super::warpgroups;
 use super::cost::TileCounts;
 use super::kernel::{row_blocks, sequence_params, sequences_text, size_params, steps};
 use super::shape::{Axes, bias, bias_pack, copied_bias};
 use super::tiles::whole_tiles;
 use super::*;
+use crate::ops::kernels::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
+use crate::ops::kernels::occupancy::{UNITS, share, share_among};
+use crate::ops::kernels::{mma, warpgroups};
 
 /// Threads of a block: four warps of 32 threads, or two of 64.
 const THREADS: u64 = 128;

@@ -1,8 +1,8 @@
 //! Kernel text that copies the bias of scores to shared memory.
 
-use super::super::kernel::c_type;
 use super::shape::bias;
 use super::*;
+use crate::ops::kernels::kernel::c_type;
 
 /// Defines `BIAS_COPIED`, and `BiasTile` where it is 1: on devices with asynchronous copies, if threads can copy `BIAS_PACK` bytes of a
 /// `BiasType` at once, and if a block can have the `BIAS_SHARED` bytes that it then needs. Each warp copies the bias of its own scores, in most

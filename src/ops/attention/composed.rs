@@ -8,13 +8,13 @@ mod costs;
 mod parts;
 mod products;
 
-use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u64_param};
 use super::super::launch::{Gemm, Matrix};
 use super::super::matrix;
 use super::composed_text as text;
 use super::kernel::{size_params, steps};
 use super::shape::{Axes, bias};
 use super::*;
+use crate::ops::kernels::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u64_param};
 use parts::{PARTS, padded};
 
 /// Maximum bytes of the workspace, as for a call of the library's attention. More matrices of scores are computed in several chunks. A chunk

@@ -1,8 +1,8 @@
 //! The cost of attention: by the vendor's library, by the kernels of this folder, and by products.
 
 use super::super::cost::{Tiling, Traffic};
-use super::super::occupancy::{BANDWIDTH, INSTRUCTIONS, LAUNCH, MATRIX_OPERATIONS, UNITS, VECTOR_OPERATIONS};
 use super::*;
+use crate::ops::kernels::occupancy::{BANDWIDTH, INSTRUCTIONS, LAUNCH, MATRIX_OPERATIONS, UNITS, VECTOR_OPERATIONS};
 
 /// Instructions per score for the bias: load, conversion, address and addition.
 pub const PER_BIAS: f64 = 4.0;

@@ -1,11 +1,7 @@
 //! Launches of the forward kernels: how thread blocks divide queries and keys.
 
 use super::super::cost::Tiling;
-use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
-use super::super::mma;
-use super::super::occupancy::{UNIT_SHARED, UNITS, share};
-use super::super::warpgroups;
 use super::cost::{PER_BIAS, SEARCH_EXCHANGES, TileCounts, WAIT, bias_again, searches};
 use super::shape::{Axes, bias, bias_pack, copied_bias};
 use super::tiles::{
@@ -13,6 +9,9 @@ use super::tiles::{
     whole_tiles,
 };
 use super::*;
+use crate::ops::kernels::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
+use crate::ops::kernels::occupancy::{UNIT_SHARED, UNITS, share};
+use crate::ops::kernels::{mma, warpgroups};
 
 /// Largest head dimension of the kernel for matrix units, which holds tiles of keys and values in shared memory.
 const LARGEST_TILE: u64 = 256;

@@ -22,7 +22,7 @@ mod text;
 mod tiles;
 mod wide_text;
 
-use super::occupancy::WARP;
+use super::kernels::occupancy::WARP;
 use super::*;
 use composed::Composed;
 pub use shape::scores;

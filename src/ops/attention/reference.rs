@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use crate::base::parallel;
 
-use super::super::ball::{FUNCTION, Precision};
 use super::shape::Bias;
 use super::*;
+use crate::ops::expression::ball::{FUNCTION, Precision};
 
 /// Results of the queries of a head, with their error bounds if requested.
 #[derive(Default)]

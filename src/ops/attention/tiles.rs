@@ -1,9 +1,9 @@
 //! Tiles of the forward kernels for matrix units.
 
-use super::super::occupancy::{BANDWIDTH, LARGEST_CLUSTER, UNITS, WARP};
 use super::cost::WAIT;
 use super::shape::Shape;
 use super::wide_text::VALUE_SLICE;
+use crate::ops::kernels::occupancy::{BANDWIDTH, LARGEST_CLUSTER, UNITS, WARP};
 
 /// Threads of a block with fewer than [`MANY_ROWS`] rows: four warps of 32 threads, or two of 64. A block with
 /// [`MANY_ROWS`] rows has twice as many.

@@ -2,9 +2,9 @@
 
 use crate::base::Dims;
 
-use super::super::derivative::Derivatives;
 use super::super::reductions::{Extent, Function, Sums};
 use super::*;
+use crate::ops::expression::derivative::Derivatives;
 
 /// Maximum number of outputs of a `map`.
 const OUTPUTS: usize = 8;

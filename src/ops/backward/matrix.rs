@@ -1,9 +1,9 @@
 //! Gradients of matrix products: products with transposed factors.
 
-use super::super::derivative::Derivatives;
 use super::super::matrix::{Finish, Function, Gate, factors};
 use super::float8::{NarrowFactors, ScaledFactor};
 use super::*;
+use crate::ops::expression::derivative::Derivatives;
 
 /// `gemm` and `scaled_gemm`: products of the gradient with the transposed factors, after the rule of the epilogue.
 pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {

@@ -6,6 +6,7 @@
 
 mod attention;
 mod collectives;
+mod column_scatter;
 mod expressions;
 mod float8;
 mod losses;
@@ -20,8 +21,8 @@ mod windows;
 use crate::base::{DType, Dims};
 
 use super::expression::Unary;
-use super::formula::{Formula, Term, formula};
-use super::kernel::compute_type;
+use super::expression::formula::{Formula, Term, formula};
+use super::kernels::kernel::compute_type;
 use super::{Attr, Attrs, Expression, Spec, Tensor, find};
 
 pub use tape::{Tape, TapeOperation, TapeTensor, TensorId, TensorOrigin};

@@ -1,7 +1,7 @@
 //! Gradients of data movement: the inverse movement.
 
 use crate::base::Dims;
-use crate::ops::column_scatter::COLUMN_SCATTER;
+use crate::ops::backward::column_scatter::COLUMN_SCATTER;
 use crate::ops::routing::SelectionRules;
 
 use super::*;

@@ -1,6 +1,7 @@
 //! Gradients of `softmax` and of norms.
 
 use crate::base::Dims;
+use crate::ops::kernels::rows;
 
 use super::*;
 

@@ -2,9 +2,8 @@
 
 use crate::base::{DType, Dims};
 
-use super::super::formula::{Formula, Term};
-use super::super::layout;
-use super::super::{Attr, Attrs, Expression, Operation, Team, find};
+use super::super::{Attr, Attrs, Expression, Operation, Team, find, layout};
+use crate::ops::expression::formula::{Formula, Term};
 
 /// A tensor on a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

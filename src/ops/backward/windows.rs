@@ -1,8 +1,8 @@
 //! Gradients of convolutions, which are convolutions of the other two forms, and of pools.
 
 use super::super::conv::Shape;
-use super::super::windows::shape;
 use super::*;
+use crate::ops::call::windows::shape;
 
 /// The options that all forms of a convolution have in common.
 fn options(rule: &Backward, of: &Shape) -> Vec<(&'static str, Attr)> {

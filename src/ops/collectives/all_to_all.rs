@@ -1,5 +1,6 @@
 //! `all_to_all`, with equal or with counted parts.
 
+use crate::ops::movement::counted;
 use std::sync::Arc;
 
 use super::counted::row;

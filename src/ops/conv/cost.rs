@@ -2,13 +2,13 @@
 
 use super::super::launch::Gemm;
 use super::super::matrix::product_cost;
-use super::super::occupancy::{
-    BANDWIDTH, INSTRUCTIONS, LAUNCH, MATRIX_OPERATIONS, SECTOR, UNITS, VECTOR_OPERATIONS, WARP, lines_of, share,
-    share_with,
-};
 use super::kernel::{FEW_ROWS, Method, Split, Tiles, splits};
 use super::products::Products;
 use super::*;
+use crate::ops::kernels::occupancy::{
+    BANDWIDTH, INSTRUCTIONS, LAUNCH, MATRIX_OPERATIONS, SECTOR, UNITS, VECTOR_OPERATIONS, WARP, lines_of, share,
+    share_with,
+};
 
 /// Instructions of a thread that gathers a pack of neighbouring elements of a tile. It computes the place of a kernel
 /// element by divisions (`PER_TAP`), and the places of the first and the last gathered element (`PER_ENDS`). The place

@@ -1,9 +1,9 @@
 //! Convolutions along one dimension without a stride whose groups have one gathered channel: a thread computes neighbouring results,
 //! which it writes together, from a window of neighbouring elements.
 
-use super::super::kernel::{Parameter, index_type, param, u32_param, u64_param};
-use super::super::occupancy::{UNIT_THREADS, UNITS, WARP};
 use super::*;
+use crate::ops::kernels::kernel::{Parameter, index_type, param, u32_param, u64_param};
+use crate::ops::kernels::occupancy::{UNIT_THREADS, UNITS, WARP};
 
 /// Maximum number of gathered elements of a thread.
 const MAX_WINDOW: u64 = 48;

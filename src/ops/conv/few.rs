@@ -3,9 +3,9 @@
 //! In a transposed convolution with a stride, a group of neighbouring positions uses the same windows. A thread
 //! computes such a group, so that it loads each window once for all of its positions.
 
-use super::super::kernel::{Parameter, param, u32_param};
-use super::super::occupancy::{UNITS, WARP};
 use super::*;
+use crate::ops::kernels::kernel::{Parameter, param, u32_param};
+use crate::ops::kernels::occupancy::{UNITS, WARP};
 
 /// Maximum number of rows. With more, tiles use the registers better.
 const MAX_ROWS: u64 = 4;

@@ -3,10 +3,10 @@
 //! The product of a window and the weights of a kernel element is a term of one result. The first kernel sums up these terms over the
 //! channels, so that it reads each window once, and the second one adds the terms of all kernel elements.
 
-use super::super::kernel::{Parameter, u32_param, u64_param};
-use super::super::occupancy::{BANDWIDTH, BUSY_BLOCKS};
 use super::few::Few;
 use super::*;
+use crate::ops::kernels::kernel::{Parameter, u32_param, u64_param};
+use crate::ops::kernels::occupancy::{BANDWIDTH, BUSY_BLOCKS};
 
 /// Neighbouring windows of a thread.
 const PACK: u64 = 4;

@@ -1,17 +1,18 @@
 //! Launches of convolutions: how thread blocks divide the matrix product of each group.
 
+use crate::ops::call::windows;
 use std::sync::Arc;
 
-use super::super::kernel::{Parameter, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
 use super::super::launch::ConvProducts;
-use super::super::mma;
-use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS};
 use super::depthwise::{self, Depthwise};
 use super::few::Few;
 use super::fold::{self, Fold};
 use super::lines::{self, Lines};
 use super::products::Products;
 use super::*;
+use crate::ops::kernels::kernel::{Parameter, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
+use crate::ops::kernels::mma;
+use crate::ops::kernels::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS};
 
 /// Maximum number of rows for which each thread computes one column, without tiles, if the depth is at most
 /// [`SHALLOW`].

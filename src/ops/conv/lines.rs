@@ -4,9 +4,9 @@
 //! Neighbouring kernel elements multiply a row of the result's gradient with the same elements of `x`, shifted. A thread reads
 //! these once for four positions and all elements of a line.
 
-use super::super::kernel::{Parameter, u32_param};
-use super::super::occupancy::{DEFAULT_SHARED, UNITS, resident_blocks};
 use super::*;
+use crate::ops::kernels::kernel::{Parameter, u32_param};
+use crate::ops::kernels::occupancy::{DEFAULT_SHARED, UNITS, resident_blocks};
 
 /// Maximum number of lines of kernel elements in all gathered channels.
 const MAX_LINES: u64 = 64;

@@ -15,8 +15,9 @@ mod spread;
 mod text;
 
 use super::ConvForm as Form;
+use super::call::windows;
+use super::call::windows::MAX_VALUE;
 use super::matrix::arithmetic;
-use super::windows::{self, MAX_VALUE};
 use super::*;
 use phase::Phase;
 pub use shape::Shape;

@@ -7,11 +7,13 @@
 //! between. The gradient of the weights is a sum over the samples: the products lie in the workspace, and a kernel adds them up in a fixed
 //! order.
 
-use super::super::kernel::compute_type;
 use super::super::launch::{Gemm, Matrix};
-use super::super::occupancy::UNITS;
-use super::super::walk::{self, Operand, Task};
 use super::*;
+use crate::ops::call::windows;
+use crate::ops::kernels::kernel::compute_type;
+use crate::ops::kernels::occupancy::UNITS;
+use crate::ops::kernels::walk;
+use crate::ops::kernels::walk::{Operand, Task};
 
 /// Rows and columns of a large tile of the library's products.
 const TILE: u64 = 128;

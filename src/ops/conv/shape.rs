@@ -4,9 +4,10 @@
 //! [samples, groups × outputs, windows…]. A window of `y` covers elements of `x`, one for each element of the kernel. Each
 //! tensor is a sum of products of the other two, so that the three forms are the gradients of each other.
 
-use super::super::occupancy::{MOVED_AT_ONCE, WARP, lines_of};
-use super::super::windows::{self, spatial};
 use super::*;
+use crate::ops::call::windows;
+use crate::ops::call::windows::spatial;
+use crate::ops::kernels::occupancy::{MOVED_AT_ONCE, WARP, lines_of};
 
 /// Sizes and options of a convolution.
 #[derive(Clone, Copy, Debug)]
@@ -193,7 +194,7 @@ pub fn windows(size: u64, kernel: u64, [stride, padding, dilation]: [u64; 3]) ->
 /// Returns the number of elements along a dimension that this many windows cover without padding, plus `added` elements
 /// at the end; `None` if all of them are padding.
 pub fn elements_of(windows: u64, kernel: u64, added: u64, [stride, padding, dilation]: [u64; 3]) -> Option<u64> {
-    let spanned = (windows - 1) * stride + super::super::windows::span(kernel, dilation) + added;
+    let spanned = (windows - 1) * stride + crate::ops::call::windows::span(kernel, dilation) + added;
     spanned.checked_sub(2 * padding).filter(|&size| size > 0)
 }
 

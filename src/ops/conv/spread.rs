@@ -1,8 +1,8 @@
 //! The last step of a strided transposed convolution of a kernel with one element: a kernel writes the elements that windows cover, which
 //! a product has left in the workspace, and the zeros between them.
 
-use super::super::kernel::{bounds, kernel, param, u32_param};
 use super::*;
+use crate::ops::kernels::kernel::{bounds, kernel, param, u32_param};
 
 /// Bytes that a thread writes at once, if the alignment of the result permits.
 const PACK_BYTES: u64 = 16;

@@ -2,11 +2,11 @@
 
 use crate::base::{DType, Dims};
 
-use super::super::ball::Precision;
-use super::super::kernel::{c_type, i64_param, param, u32_param};
 use super::super::reductions::{Extent, Finish, Function, Group, Split, launches};
-use super::super::rows::row_length;
 use super::super::*;
+use crate::ops::expression::ball::Precision;
+use crate::ops::kernels::kernel::{c_type, i64_param, param, u32_param};
+use crate::ops::kernels::rows::row_length;
 
 /// Options of the loss and of its gradient.
 pub const OPTIONS: &[OptionSpec] = &[

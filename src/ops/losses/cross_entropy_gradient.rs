@@ -1,12 +1,13 @@
 //! The gradient of the logits of `cross_entropy`: a softmax whose kernels write another result. Only gradients create this operation; no
 //! file can name it.
 
-use super::super::ball::Precision;
-use super::super::kernel::{c_type, i64_param, param, u32_param};
-use super::super::rows::{RowResult, RowSplit, row_length};
-use super::super::softmax::{self, Softmax};
 use super::super::*;
 use super::cross_entropy::{OPTIONS, rows_of};
+use crate::ops::expression::ball::Precision;
+use crate::ops::kernels::kernel::{c_type, i64_param, param, u32_param};
+use crate::ops::kernels::rows::{RowResult, RowSplit, row_length};
+use crate::ops::norms::softmax;
+use crate::ops::norms::softmax::Softmax;
 
 /// Instructions per element besides those of a softmax: a comparison with the target, a difference and a product.
 const PER_ELEMENT: f64 = 5.0;

@@ -1,10 +1,11 @@
 //! Losses of rows that compare two or three tensors: `cosine_similarity` and `triplet`.
 
 use crate::base::{DType, Dims};
+use crate::ops::call::axis;
 
-use super::super::formula::{Formula, Term, formula};
 use super::super::reductions::{Extent, Sums};
 use super::super::*;
+use crate::ops::expression::formula::{Formula, Term, formula};
 
 /// A comparison of the rows of several tensors, whose shapes broadcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

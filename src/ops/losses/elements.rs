@@ -4,10 +4,10 @@ use crate::base::{DType, Dims};
 
 use super::super::elementwise;
 use super::super::expression::Unary;
-use super::super::formula::formula;
-use super::super::kernel::compute_type;
 use super::super::reductions::{Extent, Finish, Function, Split, Terms, launches};
 use super::super::*;
+use crate::ops::expression::formula::formula;
+use crate::ops::kernels::kernel::compute_type;
 
 /// The loss of an element `x` with target `t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Copies of factors in the form that a product reads: with rows of whole packs of 16 bytes, or of the transposed factor.
 
-use super::super::kernel::{index_type, kernel, param, u32_param, u64_param};
 use super::super::layout::{aligned, in_packs};
-use super::super::occupancy::UNITS;
-use super::super::ragged::RAGGED;
 use super::tiling::ALIGNMENT;
 use crate::base::DType;
+use crate::ops::kernels::kernel::{index_type, kernel, param, u32_param, u64_param};
+use crate::ops::kernels::occupancy::UNITS;
+use crate::ops::kernels::ragged::RAGGED;
 use crate::ops::{Arg, Cost, Launch, MapBase, Space, Tensor, TensorMap, Traffic};
 
 /// Time in seconds per operation that the product saves if one of its factors is aligned; otherwise, threads shift its

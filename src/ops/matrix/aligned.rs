@@ -5,12 +5,12 @@
 //! matrices, libraries multiply only those with such rows along the depth, so that others are always copied.
 
 use super::super::launch;
-use super::super::walk::Operand as Walked;
 use super::align::{MAX_COPY, Source, copy_time, pack};
 use super::epilogue::Finish;
 use super::tiling::{ALIGNMENT, has_rows_at, pack_of, product_cost, product_time};
 use super::{batches, rows_columns, sizes};
 use crate::base::{DType, Dims};
+use crate::ops::kernels::walk::Operand as Walked;
 use crate::ops::{Arithmetic, Cost, Launch, Matrix, ScaleForm, Scales, Space, Spec, Tensor, Traffic};
 
 /// Maximum number of rows and columns of a matrix, which kernels index with 32 bits.

@@ -14,11 +14,11 @@ use crate::base::random::{bell, hash};
 use crate::base::{DType, parallel};
 
 use super::super::check::{Check, Method, Tolerance, Worst, compare};
-use super::super::kernel::compute_type;
 use super::super::{Arithmetic, Spec};
 use super::epilogue::{Added, Finish, Function};
 use super::product::{Factors, multiply};
 use super::{arithmetic, sizes, unscaled};
+use crate::ops::kernels::kernel::compute_type;
 
 /// Number of operations up to which every element of a product is verified.
 const WHOLE: f64 = 4e9;

@@ -1,13 +1,14 @@
 //! Epilogue of a product: the terms added to its sums, and the function applied to the result.
 
-use super::super::ball::{FUNCTION, Precision};
 use super::super::expression::{Expression, Unary};
-use super::super::formula::{Formula, Term};
 use super::super::layout::broadcast_strides;
-use super::super::walk::{self, Operand, Task};
 use super::super::{Activation, Epilogue, Kernel, Launch, Spec};
 use super::factors;
 use crate::base::{DType, Dims, random};
+use crate::ops::expression::ball::{FUNCTION, Precision};
+use crate::ops::expression::formula::{Formula, Term};
+use crate::ops::kernels::walk;
+use crate::ops::kernels::walk::{Operand, Task};
 
 /// Values of the option `epilogue`, in the order of [`Function`].
 pub const NAMES: [&str; 5] = ["none", "relu", "gelu", "gelu_tanh", "silu"];

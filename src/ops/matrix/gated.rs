@@ -6,12 +6,13 @@
 
 use super::super::elementwise;
 use super::super::expression::Expression;
-use super::super::formula::Formula;
-use super::super::kernel::compute_type;
-use super::super::walk::{self, Operand as Walked, Task};
 use super::super::*;
 use super::epilogue::Function;
 use crate::base::{DType, Dims};
+use crate::ops::expression::formula::Formula;
+use crate::ops::kernels::kernel::compute_type;
+use crate::ops::kernels::walk;
+use crate::ops::kernels::walk::{Operand as Walked, Task};
 
 /// Values of the option `epilogue` with a gate.
 const GATED: [(&str, Function); 4] = [
@@ -230,7 +231,7 @@ impl Gate {
         }
         operands.push(gradient);
         let expression = self.expression();
-        let slopes = super::super::derivative::Derivatives::of(&expression, operands.len() - 1, &[true], 1.0)
+        let slopes = crate::ops::expression::derivative::Derivatives::of(&expression, operands.len() - 1, &[true], 1.0)
             .ok_or("its epilogue has no derivative")?;
         let (expression, used) = slopes.select(&[0, 1]);
         let operands: Vec<backward::TensorId> = used.iter().map(|&place| operands[place]).collect();

@@ -16,6 +16,7 @@ mod tiling;
 
 use super::layout::collapse;
 use super::*;
+use crate::ops::call::error;
 use aligned::Aligned;
 pub use check::{MISSES, product_radii};
 pub use epilogue::{Added, Finish, Function, epilogue_of};

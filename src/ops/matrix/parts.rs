@@ -3,12 +3,12 @@
 //!
 //! A library divides the depth of such a product among fewer blocks than the device has room for.
 
-use super::super::kernel::{kernel, param, u32_param, u64_param};
-use super::super::occupancy::share;
 use super::epilogue::Finish;
 use super::tiling::{product_cost, product_time};
 use super::{batches, scales};
 use crate::base::DType;
+use crate::ops::kernels::kernel::{kernel, param, u32_param, u64_param};
+use crate::ops::kernels::occupancy::share;
 use crate::ops::{Arg, Arithmetic, Cost, Kernel, Launch, Matrix, Space, Spec, Traffic, launch};
 
 /// Numbers of parts of the depth.

@@ -4,11 +4,11 @@
 //! Writing the result takes most of the time of such a product. A library's product with a kernel after it writes the result twice and reads
 //! it once. Its kernels for 16-bit rows that are not whole packs write elements one by one, which takes several times as long.
 
-use super::super::kernel::{c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
-use super::super::occupancy::{UNITS, share};
 use super::epilogue::Finish;
 use super::{arithmetic, batches, is_odd, library_epilogue, scales, sizes};
+use crate::ops::kernels::kernel::{c_type, geometry_param, kernel, param, u32_param, u64_param};
+use crate::ops::kernels::occupancy::{UNITS, share};
 use crate::ops::{Arg, Arithmetic, Cost, Launch, Spec};
 
 /// Maximum number of terms: in the time in which an H100 writes a 16-bit element three times, it computes 16 terms

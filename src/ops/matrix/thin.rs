@@ -5,12 +5,11 @@
 //! has some columns. Blocks share the depth if there are fewer tiles than SMs; a second kernel then adds their sums.
 
 use super::super::cost::Traffic;
-use super::super::kernel::{Parameter, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
-use super::super::occupancy::{BUSY_BLOCKS, SECTOR, WARP, share};
 use super::epilogue::Finish;
-use super::thin_text as text;
-use super::{arithmetic, batches, is_odd, scales, sizes};
+use super::{arithmetic, batches, is_odd, scales, sizes, thin_text as text};
+use crate::ops::kernels::kernel::{Parameter, c_type, geometry_param, kernel, param, u32_param, u64_param};
+use crate::ops::kernels::occupancy::{BUSY_BLOCKS, SECTOR, WARP, share};
 use crate::ops::{Arg, Arithmetic, Cost, Kernel, Launch, Space, Spec, Tensor};
 
 /// Maximum number of rows or columns of a thin product. With more, multiplying takes longer than reading the large matrix without

@@ -3,8 +3,8 @@
 //! Compared with 300 random products on an H200, times from this model are off by a factor of 1.4 on average
 //! (docs/measurements/2026-11-23-unseen-shapes.md).
 
-use super::super::occupancy::UNITS;
 use super::*;
+use crate::ops::kernels::occupancy::UNITS;
 
 /// Numbers of rows and of columns of the tiles that libraries choose from, for aligned factors of at most 16 bits. Of divisions that
 /// take as long, libraries choose the largest tiles, which load their factors least often.

@@ -1,8 +1,8 @@
 //! Rounding error bounds of normalized elements.
 
-use super::super::ball::{FUNCTION, Precision};
 use super::super::check::sum_error;
 use super::*;
+use crate::ops::expression::ball::{FUNCTION, Precision};
 
 /// Tolerance of each element of `y`, computed from these rows and inputs.
 pub fn tolerance(

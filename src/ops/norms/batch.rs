@@ -4,15 +4,16 @@
 //! element. If a channel fits into the registers of a block, one kernel does both. Large tensors of many samples are divided
 //! into columns. Sums are of differences to the channel's first element, which preserves precision if the mean is large.
 
-use super::super::ball::{Ball, Precision};
-use super::super::formula::{Formula, formula};
-use super::super::kernel::{c_type, param, u64_param};
 use super::super::reductions::{self, Extent, Finish, Function, Terms};
-use super::super::walk::{self, Operand, Task};
 use super::channel::HeldChannels;
 use super::columns::Columns;
 use super::flat::FlatChannels;
 use super::*;
+use crate::ops::expression::ball::{Ball, Precision};
+use crate::ops::expression::formula::{Formula, formula};
+use crate::ops::kernels::kernel::{c_type, param, u64_param};
+use crate::ops::kernels::walk;
+use crate::ops::kernels::walk::{Operand, Task};
 
 /// `batch_norm(x)`, as `torch.nn.functional.batch_norm` in training. The channels are dimension 1.
 pub struct BatchNorm;

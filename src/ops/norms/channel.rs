@@ -1,11 +1,11 @@
 //! The kernel of a batch norm whose channels fit into registers: the threads of a channel read it once, exchange sums, and
 //! normalize it.
 
-use super::super::kernel::{Parameter, c_type, index_type, launch, param, u32_param, u64_param};
 use super::super::layout::{halves, packs_of_rows};
-use super::super::occupancy::{LARGEST_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, resident_blocks, share_with};
-use super::super::rows::{Rows, Sharing};
 use super::*;
+use crate::ops::kernels::kernel::{Parameter, c_type, index_type, launch, param, u32_param, u64_param};
+use crate::ops::kernels::occupancy::{LARGEST_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, resident_blocks, share_with};
+use crate::ops::kernels::rows::{Rows, Sharing};
 
 /// Instructions per element: a count in code for sm_90a by NVRTC 13.0, as are the following numbers.
 const EACH: f64 = 6.0;

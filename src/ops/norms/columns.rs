@@ -5,10 +5,10 @@
 //! the third one normalizes. A tensor that the last-level cache cannot hold is read twice, so the third kernel begins where the
 //! first one ended: with the elements that the cache still holds.
 
-use super::super::kernel::{c_type, launch, param, u64_param};
-use super::super::occupancy::{CACHE, UNITS, WARP, resident_blocks, share_with};
 use super::channel::{ChannelOperands, PUT};
 use super::*;
+use crate::ops::kernels::kernel::{c_type, launch, param, u64_param};
+use crate::ops::kernels::occupancy::{CACHE, UNITS, WARP, resident_blocks, share_with};
 
 /// Threads of a block that owns a part of the columns.
 const THREADS: u64 = 256;

@@ -1,9 +1,10 @@
 //! Second kernel of a batch norm in which packs do not divide the elements of a channel in a sample: threads process
 //! aligned packs, which hold elements of one or two channels.
 
-use super::super::kernel::{BLOCK, bounds, index_type, launch, u64_param};
 use super::channel::ChannelOperands;
 use super::*;
+use crate::ops::kernels::kernel::{BLOCK, bounds, index_type, launch, u64_param};
+use crate::ops::kernels::walk;
 
 /// Instructions per pack for its indices, for the factors of two channels, for loading and for storing; an estimate.
 const PER_PACK: f64 = 60.0;

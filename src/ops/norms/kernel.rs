@@ -1,16 +1,16 @@
 //! The kernel of a norm. The threads of a row hold it in registers; a row that is too long is read twice.
 
-use super::super::kernel::{
+use super::text::{ADDED, HELPERS, SHARED_ROW, STAGE, UNSTAGE};
+use super::*;
+use crate::ops::kernels::kernel::{
     bounds, c_type, geometry_param, i64_param, index_type, kernel, param, replaced, u32_param, u64_param,
 };
-use super::super::occupancy::{
+use crate::ops::kernels::occupancy::{
     CACHE, LARGEST_BLOCK, RESERVED_SHARED, UNIT_SHARED, UNIT_THREADS, UNITS, WARP, resident_blocks, share_among,
     share_with,
 };
-use super::super::ragged::RAGGED;
-use super::super::rows::{HELD, Rows, Sharing, common_pack, is_shifted, is_stageable};
-use super::text::{ADDED, HELPERS, SHARED_ROW, STAGE, UNSTAGE};
-use super::*;
+use crate::ops::kernels::ragged::RAGGED;
+use crate::ops::kernels::rows::{HELD, Rows, Sharing, common_pack, is_shifted, is_stageable};
 
 /// Instructions per element of a norm without a mean.
 const EACH: f64 = 7.0;

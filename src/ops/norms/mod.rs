@@ -8,10 +8,11 @@ mod columns;
 mod flat;
 mod groups;
 mod kernel;
+pub(super) mod softmax;
 mod text;
 
-use super::kernel::compute_type;
-use super::rows::row_length;
+use super::kernels::kernel::compute_type;
+use super::kernels::rows::row_length;
 use super::*;
 
 pub use batch::BatchNorm;

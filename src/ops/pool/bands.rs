@@ -1,11 +1,11 @@
 //! Gradients of maxima of windows that lie side by side in the same rows: a block reads these rows at full width, keeps the maximum of each
 //! column, joins the columns of each window, and writes the gradients.
 
-use super::super::cluster::CLUSTER;
-use super::super::kernel::{bounds, param};
-use super::super::occupancy::{BUSY_BLOCKS, LARGEST_CLUSTER, UNITS, WARP};
 use super::kernel::{AHEAD, Kernels, PACK, Task};
 use super::*;
+use crate::ops::kernels::cluster::CLUSTER;
+use crate::ops::kernels::kernel::{bounds, param};
+use crate::ops::kernels::occupancy::{BUSY_BLOCKS, LARGEST_CLUSTER, UNITS, WARP};
 
 /// Maximum size in bytes of the maxima of columns, which are in shared memory.
 const MAX_COLUMNS: u64 = 40 << 10;
@@ -168,7 +168,7 @@ impl Bands {
             _ => [PART, BAND, READ, &write].concat(),
         };
         let (name, blocks) = if joins { ("pool_backward_join", self.count) } else { ("pool_backward", self.blocks()) };
-        let kernel = super::super::kernel::kernel(name, &before, &params, &body, blocks, self.threads as u32);
+        let kernel = crate::ops::kernels::kernel::kernel(name, &before, &params, &body, blocks, self.threads as u32);
         Launch::Kernel(Kernel { without_clusters: joins, ..kernel })
     }
 }

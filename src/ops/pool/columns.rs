@@ -1,9 +1,9 @@
 //! Pools whose blocks join the elements of columns along the second dimension, and then the columns of each window. A column belongs to
 //! several windows, and threads read neighbouring columns.
 
-use super::super::kernel::BLOCK;
-use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP};
 use super::grid::{Grid, PerAxis, each};
+use crate::ops::kernels::kernel::BLOCK;
+use crate::ops::kernels::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP};
 
 /// Maximum number of elements of a window that one thread reads. Several threads read a larger window, or join its columns.
 pub const LARGE: u64 = 64;

@@ -1,8 +1,8 @@
 //! The cost of the kernels of pools.
 
-use super::super::occupancy::share;
 use super::kernel::{Kernels, PACK, Task};
 use super::*;
+use crate::ops::kernels::occupancy::share;
 
 /// Instructions of a thread for its position, for each plane, for each element of a position in unrolled code and in a loop, and for each
 /// element of a plane. All constants are counts in code for sm_90a by NVRTC 13.0.

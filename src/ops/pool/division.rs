@@ -1,11 +1,11 @@
 //! How the threads of a pool's kernels divide its windows, elements and planes.
 
-use super::super::kernel::BLOCK;
-use super::super::occupancy::{LARGEST_CLUSTER, UNIT_THREADS, UNITS, WARP};
 use super::columns::{Columns, LARGE};
 use super::grid::Grid;
 use super::kernel::{AHEAD, AT_ONCE, FEW_THREADS, FEW_WINDOWS, Kernels, Task};
 use super::*;
+use crate::ops::kernels::kernel::BLOCK;
+use crate::ops::kernels::occupancy::{LARGEST_CLUSTER, UNIT_THREADS, UNITS, WARP};
 
 /// Maximum number of elements of a window of which a thread reads all, one after the other.
 const SMALL: u64 = 8;

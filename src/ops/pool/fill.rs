@@ -1,10 +1,10 @@
 //! Gradients of maxima whose indices are given: a block writes zeros to neighbouring elements, and then the gradients of those that are
 //! maxima.
 
-use super::super::kernel::{BLOCK, param, u32_param};
-use super::super::occupancy::RESIDENT_BLOCKS;
 use super::kernel::{Kernels, PACK};
 use super::*;
+use crate::ops::kernels::kernel::{BLOCK, param, u32_param};
+use crate::ops::kernels::occupancy::RESIDENT_BLOCKS;
 
 /// Maximum number of packs of zeros that a thread writes. More blocks would check the same windows more often.
 const MAX_PACKS: u64 = 4;
@@ -76,7 +76,7 @@ impl Fill {
         let numbers: String = numbers.iter().map(|(name, value)| format!("#define {name} {value}u\n")).collect();
         let before = format!("{}{numbers}", kernels.definitions(Task::Fill));
         let body = [FILL, text::ADD_ALIKE, text::STORE_SUM, "  }\n"].concat();
-        super::super::kernel::launch("pool_backward", &before, &params, &body, self.blocks(kernels), BLOCK)
+        crate::ops::kernels::kernel::launch("pool_backward", &before, &params, &body, self.blocks(kernels), BLOCK)
     }
 }
 

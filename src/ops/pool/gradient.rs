@@ -1,6 +1,7 @@
 //! `pool_backward`: the gradient of `pool`.
 
 use super::*;
+use crate::ops::call::windows;
 
 /// `pool_backward(x, dy, [indices] -> dx)`.
 pub struct PoolBackward;

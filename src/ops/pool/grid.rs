@@ -1,6 +1,7 @@
 //! Positions of windows and elements in a plane, in three dimensions, as kernels see them.
 
 use super::*;
+use crate::ops::call::windows;
 
 /// Numbers for each of the three dimensions, such as sizes or strides. Unused dimensions come first.
 pub type PerAxis = [u64; 3];

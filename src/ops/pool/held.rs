@@ -1,10 +1,10 @@
 //! Gradients of maxima of planes that fit shared memory: a block reads its planes once, at full width, finds the maximum of each window
 //! there, and writes the gradients.
 
-use super::super::kernel::{bounds, param, u32_param};
-use super::super::occupancy::{LARGEST_BLOCK, UNITS, WARP};
 use super::kernel::{FEW_THREADS, Kernels, PACK, Task};
 use super::*;
+use crate::ops::kernels::kernel::{bounds, param, u32_param};
+use crate::ops::kernels::occupancy::{LARGEST_BLOCK, UNITS, WARP};
 
 /// Maximum number of bytes of a block's planes, and of the places of its maxima. Together they fit the shared memory that a kernel has
 /// without an option of the launch.
@@ -97,7 +97,7 @@ impl HeldPlanes {
         let body =
             [HELD, text::ADD_ALIKE, "  if (leads) store<C>(to[own_plane * ELEMENTS + found[index]], sum);\n  }\n"]
                 .concat();
-        super::super::kernel::launch(
+        crate::ops::kernels::kernel::launch(
             "pool_backward",
             &before,
             &params,

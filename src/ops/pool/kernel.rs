@@ -1,13 +1,12 @@
 //! The kernels of pools.
 
-use super::super::cluster::CLUSTER;
-use super::super::kernel::{BLOCK, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
 use super::super::layout::{halves, packs_of_rows};
-use super::super::occupancy::{UNITS, WARP};
-use super::cluster;
-use super::columns;
 use super::grid::{Grid, PerAxis, each};
 use super::*;
+use super::{cluster, columns};
+use crate::ops::kernels::cluster::CLUSTER;
+use crate::ops::kernels::kernel::{BLOCK, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
+use crate::ops::kernels::occupancy::{UNITS, WARP};
 
 /// Maximum number of elements that a thread reads at once, of the windows of all its planes.
 pub(super) const AT_ONCE: u64 = 32;
@@ -253,7 +252,7 @@ impl Kernels {
     }
 
     /// Returns the parameter of the indices that the call gives.
-    pub(super) fn indices_param(&self) -> super::super::kernel::Parameter {
+    pub(super) fn indices_param(&self) -> crate::ops::kernels::kernel::Parameter {
         param("Place* places", Arg::Operand(INDICES))
     }
 

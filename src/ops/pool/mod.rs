@@ -14,9 +14,10 @@ mod kernel;
 mod shape;
 mod text;
 
-use super::ball::Precision;
+use super::call::windows;
+use super::call::windows::MAX_VALUE;
+use super::expression::ball::Precision;
 use super::reductions::{Function, Group, parts};
-use super::windows::{self, MAX_VALUE};
 use super::*;
 pub use gradient::PoolBackward;
 use kernel::{Kernels, Task};

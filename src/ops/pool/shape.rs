@@ -1,7 +1,8 @@
 //! The windows of a pool.
 
-use super::super::windows::spatial;
 use super::*;
+use crate::ops::call::windows;
+use crate::ops::call::windows::spatial;
 
 /// The sizes of a pool.
 #[derive(Clone, Copy, Debug)]

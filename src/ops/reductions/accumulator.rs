@@ -1,7 +1,7 @@
 //! Kernel texts of accumulators, the states of threads that compute a reduction.
 
-use super::super::kernel::EXP_BELOW;
 use super::*;
+use crate::ops::kernels::kernel::EXP_BELOW;
 
 /// Returns kernel text of an accumulator, the state of a thread for one result: `none` is the initial state, `take`
 /// adds a term, `join` merges the state of another thread.

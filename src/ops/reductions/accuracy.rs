@@ -1,10 +1,10 @@
 //! Bounds on rounding errors of reductions. The error of a result combines the errors of its terms with those of
 //! reducing them in any order.
 
-use super::super::ball::{Ball, FUNCTION, Precision};
 use super::super::check::sum_error;
 use super::super::elementwise::visit_groups;
 use super::*;
+use crate::ops::expression::ball::{Ball, FUNCTION, Precision};
 
 /// Terms of a reduction, in row-major order of the expression's shape.
 pub struct Terms {

@@ -1,11 +1,11 @@
 //! `grad_norm`: the Euclidean norm of several tensors together, used to clip gradients.
 
-use super::super::ball::{Ball, Precision};
 use super::super::check::sum_error;
 use super::super::expression::Unary;
-use super::super::kernel::{BLOCK, bounds, c_type, launch, param, u32_param, u64_param};
-use super::super::occupancy::{LARGEST_BLOCK, RESIDENT_BLOCKS, share};
 use super::*;
+use crate::ops::expression::ball::{Ball, Precision};
+use crate::ops::kernels::kernel::{BLOCK, bounds, c_type, launch, param, u32_param, u64_param};
+use crate::ops::kernels::occupancy::{LARGEST_BLOCK, RESIDENT_BLOCKS, share};
 
 /// `grad_norm(x, …)`, as `torch.nn.utils.get_total_norm`: one pass over any number of tensors.
 pub struct GradNorm;

@@ -1,14 +1,14 @@
 //! Kernels of a reduction. Their text consists of the function's accumulator, the expression, and the division of the
 //! work among threads. Partial results are combined in a fixed order, so that results are reproducible.
 
-use super::super::kernel::{
-    Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
-};
-use super::super::occupancy::ROWS_BLOCK;
 use super::accumulator::accumulator;
 use super::split::{Along, Last};
 use super::staged::{STAGE, StagedRows};
 use super::*;
+use crate::ops::kernels::kernel::{
+    Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
+};
+use crate::ops::kernels::occupancy::ROWS_BLOCK;
 
 /// Minimum number of packs per thread of an unaligned row for which the kernel has separate code for whole packs.
 const LONG_RAGGED: u64 = 8;

@@ -11,8 +11,8 @@ mod split;
 mod staged;
 mod sums;
 
-use super::kernel::compute_type;
-use super::top_k::ahead;
+use super::kernels::kernel::compute_type;
+use super::sorting::top_k::ahead;
 use super::*;
 
 pub(super) use accuracy::{Group, Terms};

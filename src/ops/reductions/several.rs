@@ -1,8 +1,8 @@
 //! Several sums over the same elements in one pass, each of which is an output. Only gradients create this operation; no file can name it.
 
-use super::super::kernel::{c_type, geometry_param, param};
 use super::super::layout::collapse;
 use super::*;
+use crate::ops::kernels::kernel::{c_type, geometry_param, param};
 
 /// Sums of an expression with several outputs. Outputs of the operation are the sums in turn: with more outputs than sums, the first ones
 /// are written again, in another type.

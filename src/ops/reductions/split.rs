@@ -1,12 +1,12 @@
 //! How the threads of a kernel divide a reduction.
 
-use super::super::kernel::BLOCK;
 use super::super::layout::{halves, packs_of_rows};
-use super::super::occupancy::{
-    BUSY_BLOCKS, DEFAULT_SHARED, LARGEST_BLOCK, MOVED_AT_ONCE, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share,
-};
 use super::staged::StagedRows;
 use super::*;
+use crate::ops::kernels::kernel::BLOCK;
+use crate::ops::kernels::occupancy::{
+    BUSY_BLOCKS, DEFAULT_SHARED, LARGEST_BLOCK, MOVED_AT_ONCE, RESIDENT_BLOCKS, UNIT_THREADS, UNITS, WARP, share,
+};
 
 /// Number of threads that suffice to use all of the memory's bandwidth: half of the resident threads of the device.
 const ENOUGH_THREADS: u64 = RESIDENT_BLOCKS / 2 * BLOCK as u64;

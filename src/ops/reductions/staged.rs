@@ -2,8 +2,8 @@
 //! rows. Then each thread reduces rows of its own: neighbouring threads that shared a row would exchange accumulators, which takes more
 //! instructions than the terms themselves. While threads reduce a tile, their loads of the block's next tile are under way.
 
-use super::super::occupancy::{ROWS_BLOCK, UNIT_REGISTERS, UNIT_SHARED, UNIT_THREADS, UNITS, share_among};
 use super::*;
+use crate::ops::kernels::occupancy::{ROWS_BLOCK, UNIT_REGISTERS, UNIT_SHARED, UNIT_THREADS, UNITS, share_among};
 
 /// Size of a pack in bytes.
 const PACK_BYTES: u64 = 16;
@@ -153,8 +153,8 @@ pub const STAGE: &str = r#"  __shared__ Packed staged[PACKS];
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::occupancy::DEFAULT_SHARED;
     use super::*;
+    use crate::ops::kernels::occupancy::DEFAULT_SHARED;
 
     fn staged(dtype: DType, rows: u64, terms: u64) -> Option<StagedRows> {
         let (x, y) = (Tensor::packed(dtype, &[rows, terms]), Tensor::packed(DType::F32, &[rows]));

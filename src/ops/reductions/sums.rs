@@ -1,8 +1,8 @@
 //! Results that are an expression of several sums over the same elements. One pass reads the terms of all sums; the
 //! thread that has the sums of a result evaluates the expression.
 
-use super::super::ball::{Ball, Precision};
 use super::*;
+use crate::ops::expression::ball::{Ball, Precision};
 
 /// Several sums over some dimensions, and an expression of them. The inputs of the operation are those of the terms;
 /// its first output holds the results.

@@ -1,8 +1,8 @@
 //! The result of `route`: scores, the selected experts of each row, and which selections rounding can change.
 
-use crate::ops::ball::{Ball, Precision};
+use crate::ops::expression::ball::{Ball, Precision};
 use crate::ops::expression::{Binary, Unary};
-use crate::ops::top_k::ahead;
+use crate::ops::sorting::top_k::ahead;
 use crate::ops::{Spec, check};
 
 /// The rules by which a row chooses its experts.

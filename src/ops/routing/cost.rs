@@ -1,10 +1,10 @@
 //! The cost of the kernels of `route`.
 
-use super::super::occupancy::{SECTOR, share};
-use super::super::select::is_wide;
 use super::choice::SelectionRules;
 use super::kernel::{BLOCK_OF_ROWS, placing_threads, row_bytes};
 use super::*;
+use crate::ops::kernels::occupancy::{SECTOR, share};
+use crate::ops::kernels::select::is_wide;
 
 /// Expected number of bits that a search examines until it separates the largest of two random numbers. Each doubling of the numbers takes
 /// one bit more.

@@ -1,7 +1,7 @@
 //! The kernels of `route`.
 
-use crate::ops::kernel::{BLOCK, bounds, c_type, i64_param, launch, param, u32_param, u64_param};
-use crate::ops::select::{is_wide, keys};
+use crate::ops::kernels::kernel::{BLOCK, bounds, c_type, i64_param, launch, param, u32_param, u64_param};
+use crate::ops::kernels::select::{is_wide, keys};
 use crate::ops::{Arg, Launch, Spec};
 
 use super::THREADS_OF_A_ROW;

@@ -1,8 +1,8 @@
 //! Rounding error bounds of a chain. Errors of the expression before the core are amplified by the core, and both
 //! errors pass through the expression after it.
 
-use super::super::ball::{Ball, Precision};
 use super::*;
+use crate::ops::expression::ball::{Ball, Precision};
 
 /// Margin for products of two errors, which the bounds below omit.
 const SECOND_ORDER: f64 = 1.0 + 1e-3;

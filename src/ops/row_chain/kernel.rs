@@ -2,15 +2,15 @@
 //! the core is computed twice. A thread issues its loads before it uses the first value: loads between branches would
 //! wait for each other.
 
-use super::super::cluster::CLUSTER;
-use super::super::kernel::{
-    Parameter, bounds, c_type, geometry_param, i64_param, index_type, kernel, param, u32_param, u64_param,
-};
 use super::super::layout::{broadcast_strides, collapse};
 use super::super::norms::HELPERS;
-use super::super::occupancy::{LARGEST_BLOCK, LARGEST_CLUSTER, UNIT_THREADS, UNITS, WARP, share};
-use super::super::rows::{HELD, MIN_PACKS, Rows, Sharing, common_pack, threads_of};
 use super::*;
+use crate::ops::kernels::cluster::CLUSTER;
+use crate::ops::kernels::kernel::{
+    Parameter, bounds, c_type, geometry_param, i64_param, index_type, kernel, param, u32_param, u64_param,
+};
+use crate::ops::kernels::occupancy::{LARGEST_BLOCK, LARGEST_CLUSTER, UNIT_THREADS, UNITS, WARP, share};
+use crate::ops::kernels::rows::{HELD, MIN_PACKS, Rows, Sharing, common_pack, threads_of};
 
 /// Maximum number of registers per thread for the elements that a kernel loads at a time.
 const UNDER_WAY: u64 = 32;

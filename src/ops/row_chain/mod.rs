@@ -9,7 +9,7 @@ use crate::base::named::named;
 
 use super::elementwise::{OUTPUTS, visit_groups};
 use super::expression::{Binary, ExprNode};
-use super::kernel::compute_type;
+use super::kernels::kernel::compute_type;
 use super::layout::broadcast;
 use super::reductions::{Extent, Function, Group};
 use super::*;

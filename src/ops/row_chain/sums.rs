@@ -3,11 +3,11 @@
 
 use std::ops::Range;
 
-use super::super::ball::{Ball, Precision};
-use super::super::occupancy::{SECTOR, UNITS};
-use super::super::rows::{HELD, common_pack};
 use super::kernel::{ChainPartition, KernelFunction};
 use super::*;
+use crate::ops::expression::ball::{Ball, Precision};
+use crate::ops::kernels::occupancy::{SECTOR, UNITS};
+use crate::ops::kernels::rows::{HELD, common_pack};
 
 /// Sums along rows. The first inputs of the spec's expression are the sums, the others are the spec's inputs. Its first outputs are
 /// the terms of the sums, the others are the spec's outputs. Outputs with one value for each row follow those of the rows' shape.
@@ -369,8 +369,8 @@ impl SumKernel {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::formula::formula;
     use super::*;
+    use crate::ops::expression::formula::formula;
 
     #[test]
     fn sums_that_depend_on_each_other_are_apart() {

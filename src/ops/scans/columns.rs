@@ -2,11 +2,11 @@
 //! neighbouring lines, its columns. A block scans whole columns, or a tile of them, and then continues the sums of
 //! [earlier tiles](super::look_back), so that memory is read once.
 
-use super::super::kernel::{BLOCK, geometry_param, index_type, launch, param, replaced, u32_param, u64_param};
-use super::super::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, SECTOR, WARP, share};
 use super::kernel::{EACH, Lines, PER_PACK, aligned_pack, definitions};
 use super::look_back::{LookBack, MAX_COLUMNS};
 use super::*;
+use crate::ops::kernels::kernel::{BLOCK, geometry_param, index_type, launch, param, replaced, u32_param, u64_param};
+use crate::ops::kernels::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, SECTOR, WARP, share};
 
 /// Number of bytes of a row of a block's columns: as many as memory moves at once for two accesses.
 const ROW_BYTES: u64 = 2 * MOVED_AT_ONCE;

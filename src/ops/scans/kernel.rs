@@ -2,10 +2,12 @@
 //! and exchange prefix sums. Along any other dimension, each thread processes its own lines, and neighbouring threads
 //! read neighbouring elements.
 
-use super::super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, replaced, u64_param};
 use super::super::layout::{collapse, halves};
-use super::super::occupancy::{UNIT_REGISTERS, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
+use crate::ops::kernels::kernel::{
+    BLOCK, bounds, c_type, geometry_param, index_type, launch, param, replaced, u64_param,
+};
+use crate::ops::kernels::occupancy::{UNIT_REGISTERS, UNIT_THREADS, UNITS, WARP, share};
 
 /// Maximum number of elements of a pack, which a thread holds in registers.
 pub const MAX_PACK: u64 = 8;

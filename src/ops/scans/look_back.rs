@@ -8,9 +8,9 @@
 //! Blocks start in the order of their numbers, and a block waits only for blocks with lower numbers, so that no block
 //! waits for one that cannot start.
 
-use super::super::kernel::{BLOCK, Parameter, bounds, launch, param, u64_param};
-use super::super::occupancy::{WARP, share};
 use super::*;
+use crate::ops::kernels::kernel::{BLOCK, Parameter, bounds, launch, param, u64_param};
+use crate::ops::kernels::occupancy::{WARP, share};
 
 /// Minimum number of tiles of a group.
 const MIN_RADIX: u64 = 16;

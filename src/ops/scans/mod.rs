@@ -6,9 +6,10 @@ mod look_back;
 mod short;
 mod tiles;
 
-use super::ball::Precision;
-use super::kernel::compute_type;
+use super::expression::ball::Precision;
+use super::kernels::kernel::compute_type;
 use super::*;
+use crate::ops::call::axis;
 
 use columns::Columns;
 use kernel::Split;

@@ -1,11 +1,11 @@
 //! Kernel of a scan of many short lines along the last dimension that are not whole packs. A block copies contiguous lines to
 //! shared memory in packs, each of its threads scans a line there, and the block writes the results in packs.
 
-use super::super::kernel::{BLOCK, index_type, launch, param, replaced, u64_param};
 use super::super::layout::halves;
-use super::super::occupancy::{LINE, UNITS, share};
 use super::kernel::{EACH, Lines, MAX_PACK, PER_PACK, definitions};
 use super::*;
+use crate::ops::kernels::kernel::{BLOCK, index_type, launch, param, replaced, u64_param};
+use crate::ops::kernels::occupancy::{LINE, UNITS, share};
 
 /// Division of short lines among blocks of [`BLOCK`] lines.
 pub struct ShortLines {

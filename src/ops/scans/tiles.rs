@@ -6,15 +6,15 @@
 //! blocks start in the order of their numbers, and a block waits only for blocks with lower numbers, so that no block
 //! waits for one that cannot start.
 
-use super::super::cluster::CLUSTER;
-use super::super::kernel::{
-    BLOCK, Parameter, bounds, geometry_param, index_type, kernel, launch, param, replaced, u32_param, u64_param,
-};
 use super::super::layout::halves;
-use super::super::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, LARGEST_CLUSTER, UNITS, share};
 use super::kernel::{EACH, Lines, MAX_PACK, PER_PACK, definitions};
 use super::look_back::Totals;
 use super::*;
+use crate::ops::kernels::cluster::CLUSTER;
+use crate::ops::kernels::kernel::{
+    BLOCK, Parameter, bounds, geometry_param, index_type, kernel, launch, param, replaced, u32_param, u64_param,
+};
+use crate::ops::kernels::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, LARGEST_CLUSTER, UNITS, share};
 
 /// Maximum number of packs that a thread holds in registers.
 const PACKS: u64 = 16;

@@ -5,14 +5,14 @@
 //! that has far more positions than others. So every run adds terms in the same order.
 
 use super::super::layout::packs_of_rows;
-use super::super::movement::Columns;
-use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
-use super::super::radix::EQUALS;
 use super::bucket_kernels::{ADD, ADD_RANKED, CONSECUTIVE, CROWD, GROUP, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
 use super::search::{joiners, joining};
 use super::search_kernels::JOIN;
 use super::*;
+use crate::ops::kernels::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
+use crate::ops::kernels::radix::EQUALS;
+use crate::ops::movement::gather::Columns;
 
 /// Minimum and maximum number of positions that a block groups by row at once.
 const ROUND: [u64; 2] = [512, 2816];

@@ -4,9 +4,9 @@
 //! a row, they take the words of 32 indices in turn. A thread adds terms in an order that depends on positions alone.
 
 use super::super::layout::packs_of_rows;
-use super::super::movement::Columns;
-use super::super::occupancy::{LARGEST_BLOCK, UNITS, WARP};
 use super::*;
+use crate::ops::kernels::occupancy::{LARGEST_BLOCK, UNITS, WARP};
+use crate::ops::movement::gather::Columns;
 
 /// Maximum number of instructions of all warps, unless the operation moves many bytes: about as many as the SMs execute in the time of a
 /// launch.
@@ -147,7 +147,7 @@ impl Direct {
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
             blocks: self.blocks(),
-            share: super::super::occupancy::share(self.threads()),
+            share: crate::ops::kernels::occupancy::share(self.threads()),
             waits: (rounds - 1 + batches) as f64,
             // The groups of a warp add their sums, and then the warps of a block.
             exchanges: if self.segments > 1 { 2.0 } else { 1.0 },

@@ -1,6 +1,5 @@
 //! The choice among the ways to find the terms of a row.
 
-use super::super::movement::Columns;
 use super::buckets::Buckets;
 use super::direct::Direct;
 use super::lists::Lists;
@@ -9,6 +8,7 @@ use super::search::Search;
 use super::spread::Spread;
 use super::sweep::Sweep;
 use super::*;
+use crate::ops::movement::gather::Columns;
 
 /// Maximum number of indices of which a block lists all terms.
 const FEW: u64 = 256;

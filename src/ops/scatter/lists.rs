@@ -8,10 +8,10 @@
 //! of positions. In a window, a bit for each position gives the order of terms; the last block of a row adds up the sums of all blocks.
 
 use super::super::layout::packs_of_rows;
-use super::super::movement::Columns;
-use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
-use super::super::radix::EQUALS;
 use super::*;
+use crate::ops::kernels::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
+use crate::ops::kernels::radix::EQUALS;
+use crate::ops::movement::gather::Columns;
 
 /// Number of positions that a block sorts in shared memory.
 const SLOTS: u64 = 2048;

@@ -11,12 +11,12 @@ mod search_kernels;
 mod spread;
 mod sweep;
 
-use super::ball::Precision;
-use super::kernel::{BLOCK, Parameter, c_type, geometry_param, launch, param, u64_param};
-use super::movement::{Columns, head_geometry};
-use super::occupancy::{RESIDENT_BLOCKS, WARP};
-use super::radix::RowSort;
-use super::select::GROUPS;
+use super::expression::ball::Precision;
+use super::kernels::kernel::{BLOCK, Parameter, c_type, geometry_param, launch, param, u64_param};
+use super::kernels::occupancy::{RESIDENT_BLOCKS, WARP};
+use super::kernels::radix::RowSort;
+use super::kernels::select::GROUPS;
+use super::movement::gather::{Columns, head_geometry};
 use super::*;
 
 use finder::Finder;

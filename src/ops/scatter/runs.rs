@@ -6,10 +6,10 @@
 //! depend on the number of positions alone, so that every run adds terms in the same order.
 
 use super::super::layout::packs_of_rows;
-use super::super::movement::Columns;
-use super::super::occupancy::{SECTOR, UNITS, WARP, sectors_of, share, share_among};
 use super::direct::VOTES;
 use super::*;
+use crate::ops::kernels::occupancy::{SECTOR, UNITS, WARP, sectors_of, share, share_among};
+use crate::ops::movement::gather::Columns;
 
 /// Maximum number of indices whose places in the sorted order are found by comparing each with all others, and maximum number if the same
 /// kernel sets zeros meanwhile. The time grows with the square of the number of indices: 4096 take as long as two launches of a radix sort.

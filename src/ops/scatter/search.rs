@@ -6,12 +6,12 @@
 //! so that a row which most indices name is added by many SMs. The order of additions depends on the indices alone.
 
 use super::super::layout::packs_of_rows;
-use super::super::movement::Columns;
-use super::super::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
-use super::super::radix::EQUALS;
 use super::direct::VOTES;
 use super::search_kernels::{ADD, FIND, JOIN, OWN_ROW, SORT};
 use super::*;
+use crate::ops::kernels::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
+use crate::ops::kernels::radix::EQUALS;
+use crate::ops::movement::gather::Columns;
 
 /// Number of resident threads per SM, which have up to 64 registers.
 const RESIDENT_THREADS: u64 = 1024;

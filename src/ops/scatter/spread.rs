@@ -6,12 +6,12 @@
 //! indices alone.
 
 use super::super::layout::packs_of_rows;
-use super::super::movement::Columns;
-use super::super::occupancy::{LARGEST_BLOCK, SECTOR, UNITS, WARP, sectors_of};
-use super::super::radix::EQUALS;
 use super::bucket_kernels::{ADD, GROUP, OWN_ROWS, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
 use super::*;
+use crate::ops::kernels::occupancy::{LARGEST_BLOCK, SECTOR, UNITS, WARP, sectors_of};
+use crate::ops::kernels::radix::EQUALS;
+use crate::ops::movement::gather::Columns;
 
 /// Number of blocks: a power of two, so that few instructions find the block of an index, of at most the number of SMs.
 const BLOCKS: u64 = 1 << UNITS.ilog2();

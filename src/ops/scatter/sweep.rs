@@ -5,13 +5,13 @@
 //! indices name takes as long as many rows, and every run adds terms in the same order.
 
 use super::super::layout::packs_of_rows;
-use super::super::movement::Columns;
-use super::super::occupancy::{SECTOR, UNITS, WARP, sectors_of, share_with};
-use super::super::radix::EQUALS;
 use super::bucket_kernels::{ADD_RANKED, CONSECUTIVE, CROWD, OWN_ROWS, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
 use super::search_kernels::OWN_ROW;
 use super::*;
+use crate::ops::kernels::occupancy::{SECTOR, UNITS, WARP, sectors_of, share_with};
+use crate::ops::kernels::radix::EQUALS;
+use crate::ops::movement::gather::Columns;
 
 /// Maximum number of indices that a thread reads at once.
 const EACH: u64 = 8;

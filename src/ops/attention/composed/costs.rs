@@ -2,11 +2,11 @@
 
 use super::super::super::cost::{Tiling, Traffic};
 use super::super::super::matrix::product_cost;
-use super::super::super::occupancy::share;
 use super::super::composed_text::MAX_HELD;
 use super::super::cost::PER_BIAS;
 use super::products::length;
 use super::*;
+use crate::ops::kernels::occupancy::share;
 
 /// Instructions per score: scale, maximum, two exponentials, sum, rounding, loads and stores.
 const PER_SCORE: f64 = 30.0;

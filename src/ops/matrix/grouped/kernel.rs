@@ -1,14 +1,13 @@
 //! Launches of a grouped product: how blocks divide the tiles of all groups.
 
-use super::super::super::kernel::{bounds, c_type, kernel, launch, param, u32_param, u64_param};
 use super::super::super::layout::in_packs;
-use super::super::super::mma;
-use super::super::super::occupancy::{RESERVED_SHARED, UNIT_SHARED, UNITS, WARP};
-use super::super::super::warpgroups;
 use super::super::align::{Source, tensor_map};
 use super::lengths::{Lengths, equal_lengths, known_lengths, random_lengths};
 use super::tiles::{DEPTH, mapped_tiles, row_warps, tile_threads};
 use super::*;
+use crate::ops::kernels::kernel::{bounds, c_type, kernel, launch, param, u32_param, u64_param};
+use crate::ops::kernels::occupancy::{RESERVED_SHARED, UNIT_SHARED, UNITS, WARP};
+use crate::ops::kernels::{mma, warpgroups};
 
 /// Division of a grouped product into tiles. A block computes one tile at a time until no tile is left (a persistent
 /// kernel).

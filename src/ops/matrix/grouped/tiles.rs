@@ -1,6 +1,6 @@
 //! Tiles of blocks that copy by tensor maps.
 
-use super::super::super::occupancy::UNIT_REGISTERS;
+use crate::ops::kernels::occupancy::UNIT_REGISTERS;
 
 /// Number of terms of a stage; also the extent of a box of a tensor map in both directions, in elements.
 pub const DEPTH: u64 = 64;

@@ -3,11 +3,11 @@
 //! The constants follow from 16-bit products on an H200 (docs/measurements/2026-11-28-blocks-that-exchange-sums.md). The sizes of the
 //! groups are known only at run time, so that a tiling is chosen by its times for groups of equal sizes and for those of a random division.
 
-use super::super::super::occupancy::{SECTOR, UNITS};
 use super::kernel::Tiling;
 use super::lengths::Lengths;
 use super::tiles::DEPTH;
 use super::*;
+use crate::ops::kernels::occupancy::{SECTOR, UNITS};
 
 /// Clock cycles of an SM per ns while all matrix units are busy.
 const CYCLES: f64 = 1.75;

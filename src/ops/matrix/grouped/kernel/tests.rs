@@ -1,9 +1,9 @@
 //! Tests of tilings.
 
-use super::super::super::super::occupancy::UNIT_REGISTERS;
 use super::super::GroupedGemm;
 use super::*;
 use crate::base::DType;
+use crate::ops::kernels::occupancy::UNIT_REGISTERS;
 use crate::ops::{Attr, Attrs};
 
 /// The threads of every tile have equal parts of it, and its copies are boxes that tensor maps can describe.

@@ -1,0 +1,98 @@
+//! `dropout`: sets random elements to zero.
+
+use super::{compare, cost, evaluate};
+use crate::ops::expression::formula::formula;
+use crate::ops::kernels::kernel::compute_type;
+use crate::ops::kernels::walk::{Operand, Task};
+use crate::ops::kernels::{philox, walk};
+use crate::ops::*;
+
+/// `dropout(x -> y)`, as `torch.nn.functional.dropout`.
+pub struct Dropout;
+
+/// Instructions per element of [`philox`]: ten rounds of six, shared by four elements, and the conversion to a float.
+const PER_DRAW: f64 = 18.0;
+
+/// Returns the output as an expression of an element and its random number. The probability is rounded to `f32`, the
+/// type of the comparison.
+fn expression(spec: &Spec) -> Expression {
+    let share = f64::from(spec.attrs.number("p") as f32);
+    let scale = if share < 1.0 { 1.0 / (1.0 - share) } else { 0.0 };
+    formula(|[x, draw]| {
+        let [share, zero] = [share, 0.0].map(|value| x.constant(value));
+        let scaled = scale * x;
+        [draw.less(share).select(zero, scaled)]
+    })
+}
+
+fn seed(spec: &Spec) -> u64 {
+    spec.attrs.int("seed") as u64
+}
+
+/// Returns the spec with the random numbers as a second input, which occupies no memory.
+fn with_draws(spec: &Spec) -> Spec {
+    let x = spec.inputs[0];
+    let draws = Tensor { dtype: DType::F32, strides: x.dims.contiguous_strides(), align: 16, ..x };
+    Spec { inputs: vec![x, draws], ..spec.clone() }
+}
+
+fn draws(spec: &Spec) -> Vec<f64> {
+    (0..spec.outputs[0].elements()).map(|index| philox::uniform(seed(spec), index)).collect()
+}
+
+impl Operation for Dropout {
+    signature! {
+        name: "dropout",
+        summary: "zeroes elements at random with probability `p`, and scales the others by 1 / (1 - p)",
+        category: Category::Elementwise,
+        inputs: &[Input::Tensor("x")],
+        outputs: &["y"],
+        options: &[
+            OptionSpec::number("p", 0.5, "probability of zeroing an element"),
+            OptionSpec::int("seed", 0, i64::MAX, 0, "seed of the random mask: the same seed zeroes the same elements"),
+        ],
+    }
+
+    fn properties(&self) -> &'static [Property] {
+        &[Property::InPlace]
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        let x = &call.inputs[0];
+        call.needs_float(x, "a floating-point type")?;
+        if !(0.0..=1.0).contains(&call.attrs.number("p")) {
+            let why = "a probability is a number from 0 to 1".to_owned();
+            return Err(call.bad_option("p", why, "write a number in between: `p: 0.1`, or `p: 10%`"));
+        }
+        let dtype = call.given_dtype(0).unwrap_or(x.tensor.dtype);
+        Ok(vec![call.output(0, dtype, x.tensor.dims)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let plain = cost(&expression(spec), spec);
+        Cost { instructions: plain.instructions + PER_DRAW * spec.outputs[0].elements() as f64, ..plain }
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        evaluate(&expression(spec), &with_draws(spec), &[inputs[0], &draws(spec)], outputs);
+    }
+
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
+        compare(&expression(spec), &with_draws(spec), &[inputs[0], &draws(spec)], actual)
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let (x, y, expression) = (&spec.inputs[0], &spec.outputs[0], expression(spec));
+        let task = Task {
+            expression: &expression,
+            dims: y.dims,
+            outputs: vec![Operand::of(1, y, y.strides)],
+            inputs: vec![Operand::of(0, x, x.strides), Operand::draws(seed(spec), y.dims)],
+        };
+        vec![walk::launch_all("dropout", &[task], compute_type(spec))]
+    }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::dropout(rule)
+    }
+}
