@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::Nanos;
 
-use super::compare::plain_name;
+use super::record::plain_name;
 use super::record::{BalanceRecord, BehindRecord, CollectiveRecord, RankRecord, TotalsRecord};
 use super::summary::Summary;
 

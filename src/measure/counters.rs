@@ -5,7 +5,7 @@ use crate::exec::{self, ExecError};
 use crate::model::{OpKind, Program};
 use crate::ops::{Collective, Launch};
 
-use super::compare::plain_name;
+use super::record::plain_name;
 use super::record::CountersRecord;
 use super::request::Request;
 

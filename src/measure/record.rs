@@ -470,3 +470,21 @@ impl RunRecord {
 pub fn lack_samples(variants: &[Variant]) -> bool {
     variants.iter().all(|variant| variant.time.n == 0)
 }
+
+/// Name of an operation without indices: `f[3].up` and `f[4].up` share a row.
+pub fn plain_name(name: &str) -> String {
+    let mut depth = 0;
+    name.chars()
+        .filter(|c| {
+            match c {
+                '[' => depth += 1,
+                ']' => {
+                    depth -= 1;
+                    return false;
+                }
+                _ => {}
+            }
+            depth == 0
+        })
+        .collect()
+}

@@ -1,7 +1,7 @@
 //! The analysis of an iteration's time: a few lines in every report, and the largest operations on request.
 
 use crate::base::{Nanos, counted};
-use crate::measure::compare::plain_name;
+use crate::measure::record::plain_name;
 use crate::measure::record::{AnalysisRecord, OperationRecord, QueueWaitRecord, RankRecord, RunRecord, Variant};
 use crate::measure::verdict;
 

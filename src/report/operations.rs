@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
 use crate::base::{Bytes, Nanos, Rate};
-use crate::measure::compare::plain_name;
+use crate::measure::record::plain_name;
 use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
 use crate::measure::verdict;
 

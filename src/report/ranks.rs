@@ -1,7 +1,7 @@
 //! The report of several ranks: their times side by side, why they wait for each other, and which rank is last.
 
 use crate::base::Nanos;
-use crate::measure::compare::plain_name;
+use crate::measure::record::plain_name;
 use crate::measure::record::{BalanceRecord, CollectiveRecord, LateRecord, RankRecord, RunRecord, SkewRecord, Variant};
 
 use super::operations::{groups, shortened};

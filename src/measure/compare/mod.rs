@@ -19,7 +19,6 @@ use serde::{Deserialize, Serialize};
 use super::RunRecord;
 use super::effect::{Basis, Direction, Effect, Verdict};
 
-pub use operations::plain_name;
 pub use rows::Thresholds;
 pub use side::RunSet;
 

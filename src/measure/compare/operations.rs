@@ -5,24 +5,7 @@ use indexmap::IndexMap;
 use super::OperationRow;
 use super::matching::MatchedCase;
 use super::point::ComparedRun;
-
-/// Name of an operation without indices: `f[3].up` and `f[4].up` share a row.
-pub fn plain_name(name: &str) -> String {
-    let mut depth = 0;
-    name.chars()
-        .filter(|c| {
-            match c {
-                '[' => depth += 1,
-                ']' => {
-                    depth -= 1;
-                    return false;
-                }
-                _ => {}
-            }
-            depth == 0
-        })
-        .collect()
-}
+use crate::measure::record::plain_name;
 
 /// Operations of one name on one side.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,7 @@
 use indexmap::{IndexMap, IndexSet};
 
 use crate::base::Nanos;
-use crate::measure::compare::plain_name;
+use crate::measure::record::plain_name;
 use crate::measure::record::{OperationRecord, RunRecord, Variant};
 use crate::report::variant::{named, rank_name};
 

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 
 use crate::base::units::Rate;
 use crate::base::{Nanos, counted};
-use crate::measure::compare::plain_name;
+use crate::measure::record::plain_name;
 use crate::measure::record::{OperationRecord, RankRecord, RunRecord};
 use crate::report::run::percent;
 use crate::report::variant::{named, rank_name};
