@@ -8,14 +8,14 @@ use crate::exec::{Samples, Span, Trace};
 use crate::model::{self, FigureExpr, Program};
 use crate::plan::{self, Plan};
 
-use super::alone::Alone;
-use super::analysis;
-use super::device::DeviceProperties;
-use super::evidence::{Evidence, Figures};
 use super::metrics::RankMetrics;
-use super::plausible::DeviceLimits;
-use super::subject::Subject;
-use super::waiting::Iteration;
+use super::metrics::device::DeviceProperties;
+use super::metrics::evidence::{Evidence, Figures};
+use super::observation::alone::Alone;
+use super::observation::analysis;
+use super::observation::plausible::DeviceLimits;
+use super::observation::subject::Subject;
+use super::observation::waiting::Iteration;
 
 pub fn planned(text: &str) -> (Program, Plan) {
     planned_on(1, text)

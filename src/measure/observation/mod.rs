@@ -1,0 +1,20 @@
+//! Figures of observed iterations: operations, waiting, the chain of operations that an iteration waits for.
+
+pub(super) mod alone;
+pub(super) mod analysis;
+pub(super) mod arrivals;
+pub(super) mod balance;
+pub(super) mod beside;
+pub mod counters;
+pub(super) mod observed;
+pub(super) mod occupied;
+pub(super) mod operations;
+pub(super) mod plausible;
+pub(super) mod queue_waits;
+pub mod skew;
+pub(super) mod spans;
+pub(super) mod split;
+pub(super) mod subject;
+pub(super) mod usual;
+pub mod verdict;
+pub(super) mod waiting;

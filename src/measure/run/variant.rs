@@ -1,0 +1,457 @@
+//! Builds the record of a variant from its samples.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::base::{Nanos, Space};
+use crate::config::HostCosts;
+use crate::exec::{LaunchMode, ObservedBy, RankSchedule, Samples, Trace};
+use crate::model::{Program, Sync};
+use crate::schedule::Lane;
+
+use super::doubts;
+use super::sampled::{Serial, VariantSamples};
+use crate::measure::metrics;
+use crate::measure::metrics::RankMetrics;
+use crate::measure::metrics::device::DeviceProperties;
+use crate::measure::metrics::evidence::{Evidence, Figures};
+use crate::measure::observation::alone::Alone;
+use crate::measure::observation::occupied::occupied;
+use crate::measure::observation::operations::operations;
+use crate::measure::observation::plausible::DeviceLimits;
+use crate::measure::observation::queue_waits::LaneQueues;
+use crate::measure::observation::subject::{Peaks, Subject};
+use crate::measure::observation::waiting::{Iteration, Observations};
+use crate::measure::observation::{analysis, queue_waits, skew, split, verdict};
+use crate::measure::record::{
+    AnalysisRecord, ExpectationRecord, OperationRecord, RankRecord, SpanRecord, TimeSplitRecord, Times, Variant,
+    observer_effect_text,
+};
+use crate::measure::request::Request;
+use crate::measure::statistics::summary::Summary;
+
+/// Overhead of observation above which a warning is given.
+const OBSERVER: f64 = 0.02;
+
+/// Share of an iteration's measured time above which the host's launch time counts as the limit.
+const HOST: f64 = 0.9;
+
+/// Time of an iteration without the gate relative to one with it, up to which the host does not hold up the device.
+const HELD_UP: f64 = 1.02;
+
+/// Note about a graph of iterations that would overlap as streams.
+const GRAPHS_DO_NOT_OVERLAP: &str =
+    "a graph begins after the previous one has completed, so `sync: end` has no effect on it: the time is a latency";
+
+/// Share of an observed iteration that the device must wait for the host if the host limits iterations without the gate.
+const LAUNCH_GAPS: f64 = 0.05;
+
+/// Maximum number of earlier iterations in which the chain of an overlapping one continues.
+const MAX_EARLIER: usize = 256;
+
+/// Maximum number of operations for which the record of a run that ends early lists every operation and has the hash of
+/// the plan. For a million operations this takes seconds, for which a user who has pressed Ctrl-C would wait.
+pub const STOPPED_OPERATIONS: usize = 50_000;
+
+/// Record of a variant. With several ranks, times are those of the slowest one in each iteration. `ended` is false for
+/// the intermediate record of a run in progress, which is used only if the run ends early.
+pub fn record(
+    request: &Request,
+    sampled: &VariantSamples,
+    serial: Option<&Serial>,
+    ended: bool,
+    warnings: &mut Vec<String>,
+) -> Variant {
+    let VariantSamples { blocks, ungated, warmup, mode, .. } = sampled;
+    let samples = &blocks.samples;
+    let limits = DeviceLimits(request.profile);
+    let whole = request.times(&samples.slowest);
+    // Less than a round has no minimum time to check against.
+    let median = whole.p50_ns.filter(|_| whole.n >= request.slots());
+    let checked = request.ranks.iter().map(|rank| match median {
+        Some(median) => limits.check_round(rank.program, median.0 as f64),
+        None => Ok(()),
+    });
+    let refused = checked.filter_map(Result::err).next();
+    let time = if refused.is_none() { whole } else { Times::bare(&samples.slowest.time) };
+    let issue = Times::of_slots(&samples.slowest.issue, request.slots(), samples.slowest.first);
+    let ungated = ungated.as_ref().map(|samples| request.times(samples));
+    let name = mode.phrase();
+    warnings.extend(refused.as_ref().map(|why| format!("{name}: the time has no value, since {why}")));
+    let device = request.backend.device();
+    match device.simulated {
+        true => warnings.extend(doubts::simulated(name, &time, request.slots())),
+        false => warnings.extend(doubts::of(name, &time, warmup, request.slots())),
+    }
+    let simulated_host = request.profile.filter(|_| device.simulated).map(|profile| &profile.host);
+    let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref(), simulated_host);
+    // A run that has been asked for a graph needs no such advice.
+    let slow_host = slow_host.map(|text| match request.modes.contains(&LaunchMode::Graph) {
+        true => text.replace(BY_GRAPH, ""),
+        false => text,
+    });
+    // A gated iteration does not wait for the host.
+    let host_bound = slow_host.is_some() && !samples.slowest.gated;
+    let device = DeviceProperties::new(&device, request.profile);
+    let slot = longest_slot(&time, &sampled.traces);
+    let observations = Observations::of(request.ranks, request.slots(), &sampled.traces);
+    let data = VariantData {
+        request,
+        sampled,
+        observations: &observations,
+        serial,
+        complete: ended && !request.control.stopped(),
+        host_bound,
+        refused: refused.is_some(),
+        device,
+        slot,
+    };
+    let mut ranks: Vec<RankRecord> = (0..request.ranks.len()).map(|index| data.rank(index)).collect();
+    if let Some(count) = (0..ranks.len()).find_map(|index| data.unlisted_operations(index)) {
+        warnings.push(format!("{name}: the run ended early; its {count} operations are not listed"));
+    }
+    let start = request.profile.map_or(Nanos(0), |profile| queue_waits::start(*mode, profile));
+    let skew = skew::of(&ranks);
+    let balance = skew.as_ref().and_then(|skew| skew.balance.as_ref());
+    for (rank, of) in ranks.iter_mut().zip(request.ranks) {
+        let number = rank.rank;
+        if let Some(analysis) = &mut rank.analysis {
+            let on_cpu = on_cpu(analysis, &rank.operations, &of.schedule.lanes);
+            (analysis.verdict, analysis.help) = verdict::without_verdict(rank.observer_effect)
+                .unwrap_or_else(|| verdict::verdict(analysis, number, balance, &on_cpu, &rank.operations, start));
+            if *mode == LaunchMode::Graph {
+                analysis.help = verdict::help_for_graph(&analysis.help);
+            }
+        }
+    }
+    let effects = ranks.iter().filter_map(|rank| Some((rank.rank, rank.observer_effect?)));
+    let strongest = effects.max_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()));
+    let effect = strongest.map(|(_, effect)| effect);
+    let mut notes = sampled.notes.clone();
+    notes.extend(sampled.observed_by.as_ref().map(|by| observation_note(by, effect)));
+    notes.extend(ranks.first().and_then(|rank| assumed_note(&rank.operations)));
+    if *mode == LaunchMode::Graph && request.ranks.iter().any(|rank| rank.program.step.sync == Sync::End) {
+        notes.push(GRAPHS_DO_NOT_OVERLAP.to_owned());
+    }
+    if let Some((rank, effect)) = strongest.filter(|(_, effect)| effect.abs() > OBSERVER) {
+        let of_rank = if ranks.len() > 1 { format!(", rank {rank}") } else { String::new() };
+        warnings.push(format!(
+            "{name}{of_rank}: observed iterations take {} than measured ones: use the times of single operations as shares, \
+             and the headline for the whole",
+            observer_effect_text(effect)
+        ));
+    }
+    // Without the gate, a full hardware queue holds the host up, whose launch time is then that of the device.
+    let waits = |split: &TimeSplitRecord| split.launch_ns.0 as f64 > LAUNCH_GAPS * split.time_ns.0 as f64;
+    let no_gaps = |rank: &RankRecord| rank.analysis.as_ref().is_some_and(|analysis| !waits(&analysis.split));
+    let held_up = host_bound && ranks.iter().all(no_gaps);
+    warnings.extend(slow_host.filter(|_| !held_up));
+    let of_rank = |index| RankMetrics::new(data.evidence(index));
+    let rank_metrics: Vec<RankMetrics> = (0..request.ranks.len()).map(of_rank).collect();
+    Variant {
+        refused,
+        launch: mode.name().to_owned(),
+        metrics: metrics::of_ranks(&rank_metrics),
+        expectations: expectations(request, &rank_metrics),
+        serial: serial.map(|serial| request.times(&serial.samples)),
+        skew,
+        ranks,
+        time,
+        warmup: *warmup,
+        issue,
+        ungated,
+        health: blocks.edges().map(|health| health.sensors.clone()).collect(),
+        blocks: blocks.records(),
+        notes,
+        compile_ns: sampled.compile,
+    }
+}
+
+/// Categories whose part of the chain mostly runs on host streams.
+fn on_cpu<'a>(analysis: &AnalysisRecord, operations: &'a [OperationRecord], lanes: &[Lane]) -> Vec<&'a str> {
+    let mut times: BTreeMap<&str, (Nanos, Nanos)> = BTreeMap::new();
+    for operation in analysis.split.chain.iter().filter_map(|&id| operations.get(id as usize)) {
+        let on_cpu = lanes.get(operation.lane as usize).is_some_and(|lane| lane.threads.is_some());
+        let (cpu, all) = times.entry(&operation.category).or_default();
+        let time = operation.work_ns().unwrap_or_default();
+        all.0 += time.0;
+        cpu.0 += if on_cpu { time.0 } else { 0 };
+    }
+    times.into_iter().filter(|(_, (cpu, all))| 2 * cpu.0 > all.0).map(|(category, _)| category).collect()
+}
+
+/// Note about the method by which single operations were timed, and its cost.
+fn observation_note(by: &ObservedBy, effect: Option<f64>) -> String {
+    let cost = effect.map(|effect| format!("; observing changes the iteration by {:+.1} %", effect * 100.0));
+    let instead = by.instead.as_ref().map(|why| format!(", since {why}"));
+    let (instead, cost) = (instead.unwrap_or_default(), cost.unwrap_or_default());
+    format!("single operations are timed by {}{instead}{cost}", by.method)
+}
+
+/// Note about operations whose number of rows is assumed; `None` if there are none.
+fn assumed_note(operations: &[OperationRecord]) -> Option<String> {
+    const NAMES: usize = 3;
+    let assumed: Vec<&str> = operations.iter().filter(|one| one.assumed).map(|one| one.name.as_str()).collect();
+    let shown: Vec<String> = assumed.iter().take(NAMES).map(|name| format!("`{name}`")).collect();
+    let more = if assumed.len() > NAMES { format!(" and {} more", assumed.len() - NAMES) } else { String::new() };
+    (!assumed.is_empty()).then(|| {
+        format!(
+            "a tensor determines how many rows or keys of {}{more} hold data: their flops, bytes and simulated times are for an \
+             assumed number, and their rates are unknown",
+            shown.join(", ")
+        )
+    })
+}
+
+/// Remedy for an iteration that the host launches too slowly.
+const BY_GRAPH: &str = "; `--launch graph` launches it by one call";
+
+/// Warning that the host takes nearly as long to launch an iteration as the device to run it; `None` if it does not, or if iterations
+/// without the gate are as fast. `simulated` has the times of a simulated host; `None` if the host is real.
+fn waits_for_host(
+    mode: LaunchMode,
+    time: &Times,
+    issue: &Times,
+    ungated: Option<&Times>,
+    simulated: Option<&HostCosts>,
+) -> Option<String> {
+    let (issue, headline) = (issue.p50_ns?, time.p50_ns?);
+    if mode != LaunchMode::Stream || issue.0 as f64 <= HOST * headline.0 as f64 {
+        return None;
+    }
+    let ungated = ungated.and_then(|ungated| ungated.p50_ns);
+    if ungated.is_some_and(|ungated| ungated.0 as f64 <= HELD_UP * headline.0 as f64) {
+        return None;
+    }
+    let waits = match ungated {
+        Some(ungated) => {
+            format!("without the gate, the device waits for the host, and an iteration takes {ungated}")
+        }
+        None => "the device waits for the host".to_owned(),
+    };
+    let source = simulated.map(|host| {
+        let kernel = Nanos::rounded(host.kernel.value());
+        format!(
+            "; the simulated host takes {kernel} to launch a kernel, as the profile says; for yours, see `timer_launch_call_ns` in \
+             the record of a run on a GPU"
+        )
+    });
+    Some(format!(
+        "{}: host launch time {issue} for an iteration of {headline}: {waits}{BY_GRAPH}{}",
+        mode.phrase(),
+        source.unwrap_or_default()
+    ))
+}
+
+/// Data of a variant while its record is built.
+struct VariantData<'a> {
+    request: &'a Request<'a>,
+    sampled: &'a VariantSamples,
+    observations: &'a Observations<'a>,
+    serial: Option<&'a Serial>,
+    /// True if the run has ended and was not stopped.
+    complete: bool,
+    host_bound: bool,
+    /// True if no device can be as fast as its times.
+    refused: bool,
+    device: DeviceProperties<'a>,
+    /// The slot that is analyzed operation by operation.
+    slot: usize,
+}
+
+impl<'a> VariantData<'a> {
+    fn alone(&self, index: usize) -> Option<&'a Alone> {
+        self.serial.and_then(|serial| serial.alone.get(index))
+    }
+
+    /// Observed iterations of a rank; empty if it was not observed.
+    fn iterations(&self, index: usize) -> &'a [Iteration<'a>] {
+        self.observations.iterations.get(index).map_or(&[], Vec::as_slice)
+    }
+
+    /// The number of operations of a rank, if the run is not complete and listing them would delay its end; `None` if they
+    /// are listed.
+    fn unlisted_operations(&self, index: usize) -> Option<usize> {
+        let program = self.request.ranks[index].program;
+        let count = program.cycle[self.slot % program.cycle.len()].ops.len();
+        (count > STOPPED_OPERATIONS && !self.complete).then_some(count)
+    }
+
+    fn evidence(&self, index: usize) -> Evidence<'a> {
+        let RankSchedule { program, plan, schedule, .. } = self.request.ranks[index];
+        Evidence {
+            program,
+            plan,
+            slots: self.request.slots(),
+            time: &self.sampled.blocks.samples.slowest,
+            serial: self.serial.map(|serial| &serial.samples),
+            beside_serial: self.sampled.beside_serial(self.serial),
+            traces: self.iterations(index),
+            alone: self.alone(index),
+            memory: schedule.bytes(Space::Device),
+            limits: DeviceLimits(self.request.profile),
+            device: self.device,
+            figures: Figures::default(),
+        }
+    }
+
+    /// The iterations before one of the analyzed slot, the nearest first: the observed ones with the median times of their
+    /// slots, up to the first slot that was not observed. Empty if iterations do not overlap.
+    fn earlier(&self, program: &Program, observed: &'a [Iteration<'a>]) -> Vec<&'a Iteration<'a>> {
+        if self.sampled.mode != LaunchMode::Stream || program.step.sync != Sync::End {
+            return Vec::new();
+        }
+        let slots = self.request.slots().max(1);
+        let of_slot = |slot: usize| {
+            let iterations: Vec<&Iteration> =
+                observed.iter().filter(|iteration| iteration.trace.slot == slot).collect();
+            analysis::middle(&iterations)
+        };
+        let medians: Vec<_> = (0..slots).map(of_slot).collect();
+        let before = |age: usize| medians[(self.slot + slots - age % slots) % slots];
+        let depth = program.step.under_way() as usize;
+        let count = 2 * depth + slots * (split::AVERAGED / slots).max(1);
+        (1..=count.min(MAX_EARLIER)).map_while(before).collect()
+    }
+
+    fn rank(&self, index: usize) -> RankRecord {
+        let rank = &self.request.ranks[index];
+        let step = self.slot % rank.program.cycle.len();
+        let none = Samples::default();
+        let samples = self.sampled.blocks.samples.ranks.get(index).unwrap_or(&none);
+        let unlisted = self.unlisted_operations(index).is_some();
+        let all = if unlisted { &[] } else { self.iterations(index) };
+        let iterations: Vec<&Iteration> = all.iter().filter(|iteration| iteration.trace.slot == self.slot).collect();
+        let time = if self.refused { Times::bare(&samples.time) } else { self.request.times(samples) };
+        let observer_effect = observer_effect(all, &time);
+        let profile = self.request.profile.filter(|_| !unlisted);
+        let peaks = profile.map(|profile| Peaks {
+            program: rank.program,
+            rank: rank.number,
+            profile,
+            cached: self.request.cached(index),
+        });
+        let as_streams = self.sampled.mode == LaunchMode::Stream;
+        let analysis = analysis::analyze(&Subject {
+            program: rank.program,
+            plan: rank.plan,
+            step,
+            iterations: &iterations,
+            alone: self.alone(index),
+            host_bound: self.host_bound,
+            earlier: &self.earlier(rank.program, all),
+            queues: as_streams.then(|| LaneQueues::new(&rank.schedule.lanes, self.request.profile)),
+            time: time.p50_ns,
+            peaks: peaks.as_ref(),
+        });
+        let arrivals =
+            self.observations.arrivals.get(self.slot).and_then(|ranks| ranks.get(index)).cloned().unwrap_or_default();
+        RankRecord {
+            rank: rank.number,
+            slot: self.slot,
+            analysis,
+            operations: match unlisted {
+                true => Vec::new(),
+                false => operations(self.request, rank, step, &iterations, self.alone(index), peaks.as_ref()),
+            },
+            observer_effect,
+            trace: spans(&iterations),
+            occupied: iterations.last().map_or_else(Vec::new, |last| occupied(&last.trace.occupied)),
+            origins: arrivals.origins,
+            collectives: arrivals.arrivals,
+            time,
+        }
+    }
+}
+
+/// Evaluates expectations; each must hold on every rank.
+fn expectations(request: &Request, ranks: &[RankMetrics]) -> Vec<ExpectationRecord> {
+    let each = request.ranks[0].program.expectations.iter().enumerate().map(|(index, declared)| {
+        let (text, place) = (request.sources.one_line(declared.span), request.sources.place(declared.span));
+        let of_rank = |rank: &RankMetrics| {
+            let own = rank.evidence.program.expectations.get(index)?;
+            let (verdict, why) = rank.verdict(own)?;
+            let name = |span| request.sources.one_line(span);
+            let found = (verdict == "failed").then(|| rank.figures_text(&own.condition, &name)).flatten();
+            Some((verdict, why, found))
+        };
+        let order = |(verdict, ..): &(&str, Option<String>, Option<String>)| match *verdict {
+            "failed" => 0,
+            "held" => 1,
+            _ => 2,
+        };
+        let nowhere = || ("failed", Some("no rank has the operations that this expectation names".to_owned()), None);
+        let (verdict, why, found) = ranks.iter().filter_map(of_rank).min_by_key(order).unwrap_or_else(nowhere);
+        ExpectationRecord { text, place, verdict: verdict.to_owned(), why, found }
+    });
+    each.collect()
+}
+
+/// The observed slot with the longest time, since most of a round is spent there; the first of several with equal
+/// times.
+fn longest_slot(time: &Times, traces: &[Vec<Trace>]) -> usize {
+    let observed: BTreeSet<usize> = traces.iter().flatten().map(|trace| trace.slot).collect();
+    let median = |slot: &usize| time.slots.get(*slot).and_then(|times| times.p50_ns);
+    observed.into_iter().rev().max_by_key(median).unwrap_or(0)
+}
+
+/// Relative slowdown of observed slots: the sum of their median times over the sum of their unobserved medians, minus
+/// 1. `None` if nothing was observed.
+fn observer_effect(iterations: &[Iteration], time: &Times) -> Option<f64> {
+    let mut observed: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for trace in iterations.iter().map(|iteration| iteration.trace) {
+        observed.entry(trace.slot).or_default().push(trace.time.0 as f64);
+    }
+    let mut sums = (0.0, 0.0);
+    for (slot, times) in observed {
+        let unobserved = time.slots.get(slot).map_or(time.p50_ns, |times| times.p50_ns)?;
+        sums = (sums.0 + Summary::of(&times)?.p50, sums.1 + unobserved.0 as f64);
+    }
+    (sums.1 > 0.0).then(|| sums.0 / sums.1 - 1.0)
+}
+
+/// Spans of the last observed iteration.
+fn spans(iterations: &[&Iteration]) -> Vec<SpanRecord> {
+    iterations.last().map_or_else(Vec::new, |iteration| {
+        iteration
+            .trace
+            .spans
+            .iter()
+            .map(|span| SpanRecord { id: span.op.0, start_ns: span.start, end_ns: span.end })
+            .collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Profile;
+
+    #[test]
+    fn a_host_that_launches_in_time_is_no_limit() {
+        let times = |median: i64| Times { p50_ns: Some(Nanos(median)), ..Times::default() };
+        let said = |issue, ungated: Option<i64>| {
+            let ungated = ungated.map(times);
+            waits_for_host(LaunchMode::Stream, &times(126_400), &times(issue), ungated.as_ref(), None)
+        };
+        assert_eq!(said(114_100, Some(126_400)), None, "the gate gains nothing");
+        assert_eq!(said(100_000, Some(140_000)), None, "the launch takes less than 90 % of the time");
+        assert_eq!(
+            said(150_000, Some(149_000)).as_deref(),
+            Some(
+                "as streams: host launch time 150.0 µs for an iteration of 126.4 µs: without the gate, the device waits for the \
+                 host, and an iteration takes 149.0 µs; `--launch graph` launches it by one call"
+            )
+        );
+        assert!(said(126_000, None).is_some_and(|warning| warning.contains(": the device waits for the host;")));
+        assert_eq!(waits_for_host(LaunchMode::Graph, &times(5), &times(100), None, None), None);
+    }
+
+    #[test]
+    fn a_simulated_host_has_the_times_of_the_profile() {
+        let profile = Profile::named("h200").unwrap();
+        let times = |median: i64| Times { p50_ns: Some(Nanos(median)), ..Times::default() };
+        let said = waits_for_host(LaunchMode::Stream, &times(100), &times(100), None, Some(&profile.host)).unwrap();
+        let kernel = Nanos::rounded(profile.host.kernel.value());
+        assert!(said.contains(&format!("the simulated host takes {kernel} to launch")), "{said}");
+    }
+}
