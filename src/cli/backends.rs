@@ -13,8 +13,10 @@ use crate::config::{BackendSetting, Links, Profile, Settings, SourcedFigure};
 use crate::exec::{Backend, DeviceInfo, ExecError, Peers};
 use crate::ops::KernelSource;
 
+use super::environment;
 use super::error::{CliError, InputError};
-use super::{environment, load, output, ownership};
+use super::inputs::load;
+use super::io::{output, ownership};
 
 /// The rank that this process runs, if a launcher has started one process per rank.
 #[derive(Clone)]

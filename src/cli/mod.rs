@@ -1,55 +1,13 @@
 //! The command line: the only code that prints, reads arguments and the environment, and picks exit codes.
 
-mod ab;
 mod backends;
-mod baseline;
-mod blocks;
-mod bundle;
-mod cases;
-mod check;
-mod child;
-mod compare;
-mod completions;
-mod container;
-mod devices;
-mod diagnostics;
-mod dump;
+mod commands;
 mod environment;
 mod error;
-mod exec;
-mod expected;
-mod explain;
-mod fast_p;
-mod file_access;
-mod files;
-mod fmt;
-mod kinds;
-mod launcher;
-mod library;
-mod list;
-mod load;
-mod misnamed;
-mod modules;
-mod new;
+mod inputs;
+mod io;
 mod numbers;
-mod other_tools;
-mod output;
-mod outputs;
-mod ownership;
-mod passed;
-mod placed;
-mod plan;
-mod profile;
-mod progress;
-mod project;
-mod report;
-mod scenario;
-mod secret;
-mod show;
-mod stored;
-mod suite;
-mod sweep;
-mod view;
+mod processes;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,7 +20,12 @@ pub use environment::{library_paths, rocm_paths};
 use crate::config::{MAX_CYCLE, SyncSetting};
 use crate::render::DiagnosticFormat;
 
+use commands::{
+    ab, baseline, bundle, check, compare, completions, devices, dump, exec, explain, fmt, list, new, other_tools, plan,
+    profile, report, show, suite, sweep, view,
+};
 use error::{CliError, InputError};
+use io::output;
 
 /// A declarative workload language for GPU streams, and its executor.
 #[derive(Debug, Parser)]

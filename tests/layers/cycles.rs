@@ -12,12 +12,12 @@ const KNOWN: [(&str, &str, &str); 7] = [
         "`kernels` compiles every kernel of a device, those of `copy_units` and `timer` too, which launch them",
     ),
     (
-        "cli",
+        "cli::commands",
         "ab exec passed scenario sweep",
         "`scenario` reports the mistakes of a file for all commands, each of which checks its own fields and reads by it",
     ),
     (
-        "cli::exec",
+        "cli::commands::exec",
         "failure measuring multi_process prepare results",
         "a failed run starts the command again, with several processes as with one",
     ),

@@ -211,8 +211,8 @@ fn backends_are_kept_apart() {
 #[test]
 fn words_are_kept_in_their_modules() {
     breaks("src/schedule/mod.rs", "use petgraph::Graph;", "`petgraph` belongs to plan");
-    breaks("src/cli/devices.rs", "fn f() { cudarc::driver::init(); }", "`cudarc` belongs to backend");
-    breaks("src/cli/devices.rs", "use libloading as l;", "`libloading` belongs to backend");
+    breaks("src/cli/commands/devices.rs", "fn f() { cudarc::driver::init(); }", "`cudarc` belongs to backend");
+    breaks("src/cli/commands/devices.rs", "use libloading as l;", "`libloading` belongs to backend");
     breaks("src/model/mod.rs", "use pest::Parser;", "`pest` belongs to syntax");
     breaks("src/model/mod.rs", "fn f(rule: syntax::Rule) {}", "`Rule` belongs to syntax");
     breaks("src/base/mod.rs", "// SAFETY: none.\nfn f() { unsafe { g() } }", "`unsafe` belongs to backend");
@@ -239,9 +239,9 @@ fn the_outside_world_is_kept_out() {
     breaks("src/config/settings.rs", "use std::{fs, io::Read};", "`std::fs` belongs to cli, backend");
     breaks("src/exec/session.rs", "fn f() { ::std::process::exit(1) }", "`std::process` belongs to cli, main");
     breaks("src/backend/gpu/mod.rs", "use std::net::TcpStream;", "`std::net` belongs to backend::rendezvous");
-    breaks("src/cli/launcher.rs", "use std::net::TcpStream;", "`std::net` belongs to backend::rendezvous");
+    breaks("src/cli/processes/launcher.rs", "use std::net::TcpStream;", "`std::net` belongs to backend::rendezvous");
     keeps("src/backend/rendezvous/join.rs", "use std::net::TcpStream;");
-    keeps("src/cli/output.rs", "use std::{env, fs}; fn f() { std::process::exit(2); eprintln!(\"a\"); }");
+    keeps("src/cli/io/output.rs", "use std::{env, fs}; fn f() { std::process::exit(2); eprintln!(\"a\"); }");
     keeps("src/backend/gpu/kernels.rs", "use std::fs::File;");
     keeps("src/main.rs", "use std::process::ExitCode;");
     keeps("src/ops/mod.rs", "const VERSION: &str = env!(\"CARGO_PKG_VERSION\"); // println!(\"a\")");
@@ -278,9 +278,13 @@ fn a_file_says_what_it_is_for() {
 
 #[test]
 fn doors_to_the_outside_are_known() {
-    breaks("src/cli/check.rs", "fn f() { std::process::Command::new(name); }", "`Command::new` belongs to");
-    breaks("src/cli/report.rs", "use std::fs;\nfn f() { fs::write(path, text); }", "`fs::write` belongs to nobody");
-    breaks("src/cli/report.rs", "fn f() { std::fs::File::create(path); }", "`File::create` belongs to nobody");
+    breaks("src/cli/commands/check.rs", "fn f() { std::process::Command::new(name); }", "`Command::new` belongs to");
+    breaks(
+        "src/cli/commands/report.rs",
+        "use std::fs;\nfn f() { fs::write(path, text); }",
+        "`fs::write` belongs to nobody",
+    );
+    breaks("src/cli/commands/report.rs", "fn f() { std::fs::File::create(path); }", "`File::create` belongs to nobody");
     breaks("src/backend/gpu/mod.rs", "fn f() { std::fs::read(path); }", "`fs::read` belongs to");
     keeps("src/cli/mod.rs", "fn f() { clap::Command::new(\"exec\"); }");
     keeps("src/cli/case.rs", "mod tests {\n fn f() { std::fs::write(path, text); }\n}");

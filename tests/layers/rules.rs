@@ -55,9 +55,18 @@ const OUTSIDE: [(&str, &[&str]); 4] =
 /// promises that there are no others: a new one must document how it handles a name from an untrusted file.
 const GUARDED: [(&str, &str, &[&str]); 10] = [
     // `view` gives the browser the page that it has just written, by a name of its own.
-    ("Command", "new", &["src/cli/child.rs", "src/cli/profile.rs", "src/cli/exec/restart.rs", "src/cli/view.rs"]),
+    (
+        "Command",
+        "new",
+        &[
+            "src/cli/processes/child.rs",
+            "src/cli/commands/profile.rs",
+            "src/cli/commands/exec/restart.rs",
+            "src/cli/commands/view.rs",
+        ],
+    ),
     // Files named on the command line or shipped beside the program, and the system's own.
-    ("fs", "read", &["src/cli/sweep.rs", "src/cli/suite.rs"]),
+    ("fs", "read", &["src/cli/commands/sweep.rs", "src/cli/commands/suite.rs"]),
     (
         "fs",
         "read_to_string",
@@ -65,9 +74,9 @@ const GUARDED: [(&str, &str, &[&str]); 10] = [
             "src/backend/hip/hints.rs",
             "src/backend/hip/sysfs.rs",
             "src/backend/system.rs",
-            "src/cli/cases/run.rs",
+            "src/cli/processes/cases/run.rs",
             "src/cli/environment.rs",
-            "src/cli/cases/journal.rs",
+            "src/cli/processes/cases/journal.rs",
         ],
     ),
     ("fs", "write", &[]),
@@ -82,16 +91,21 @@ const GUARDED: [(&str, &str, &[&str]); 10] = [
             "src/backend/gpu/host_read.rs",
             "src/backend/gpu/disk_cache.rs",
             "src/backend/rendezvous/secret.rs",
-            "src/cli/files.rs",
-            "src/cli/modules.rs",
-            "src/cli/ownership.rs",
-            "src/cli/cases/journal.rs",
+            "src/cli/io/files.rs",
+            "src/cli/inputs/modules.rs",
+            "src/cli/io/ownership.rs",
+            "src/cli/processes/cases/journal.rs",
         ],
     ),
     (
         "OpenOptions",
         "new",
-        &["src/backend/hip/hints.rs", "src/backend/shared.rs", "src/cli/output.rs", "src/cli/cases/journal.rs"],
+        &[
+            "src/backend/hip/hints.rs",
+            "src/backend/shared.rs",
+            "src/cli/io/output.rs",
+            "src/cli/processes/cases/journal.rs",
+        ],
     ),
 ];
 
@@ -133,7 +147,7 @@ pub fn violations(file: &str, text: &str) -> Vec<String> {
     found.into_iter().map(|(line, what)| format!("{file}:{line}: {what}")).collect()
 }
 
-/// The module of a file: `src/cli/exec.rs` is `cli::exec`; the library's root is empty.
+/// The module of a file: `src/cli/commands/exec.rs` is `cli::commands::exec`; the library's root is empty.
 pub fn module_of(file: &str) -> Vec<String> {
     let inside = file.trim_start_matches("src/").trim_end_matches(".rs");
     let mut module: Vec<String> = inside.split('/').map(str::to_owned).collect();

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use crate::base::{Nanos, json};
 use crate::exec::LaunchMode;
 
-use crate::measure::record::rate::RateUnit;
-use crate::measure::record::{RunRecord, WarmupRecord, rate, slots};
+use crate::measure::record::rate::{self, RateUnit};
+use crate::measure::record::{RunRecord, WarmupRecord, slots};
 use crate::measure::run::warm_session::BlockResult;
-use crate::measure::statistics::effect::{Direction, Effect, Verdict};
-use crate::measure::statistics::paired::{AbSide, Paired};
+use crate::measure::statistics::effect::{self, Direction, Effect, Verdict};
+use crate::measure::statistics::paired::{self, AbSide, Paired};
+use crate::measure::statistics::series;
 use crate::measure::statistics::summary::Summary;
-use crate::measure::statistics::{effect, paired, series};
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.ab/1";

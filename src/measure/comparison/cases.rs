@@ -17,8 +17,7 @@ use crate::base::{json, shell};
 use crate::config::SuiteTable;
 
 use super::valid;
-use crate::measure::record;
-use crate::measure::record::RunRecord;
+use crate::measure::record::{self, RunRecord};
 use crate::measure::run::doubts;
 
 pub use merge::Partition;

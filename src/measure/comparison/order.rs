@@ -3,8 +3,7 @@
 use std::cmp::Ordering;
 
 use super::cases::{Case, CasesHeader};
-use super::scaling;
-use super::scaling::{CurvePoint, number};
+use super::scaling::{self, CurvePoint, number};
 use crate::measure::record::MetricRecord;
 use crate::measure::record::pace::Pace;
 use crate::measure::statistics::effect::Direction;

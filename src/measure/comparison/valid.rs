@@ -10,8 +10,7 @@ use serde_json::Value;
 use crate::base::json;
 use crate::config::MAX_CYCLE;
 
-use super::ab;
-use super::ab::AbRecord;
+use super::ab::{self, AbRecord};
 use crate::measure::record::{
     AnalysisRecord, CollectiveRecord, RankRecord, RunRecord, SCHEMA, TimeSplitRecord, Times, Variant,
     VerificationRecord,

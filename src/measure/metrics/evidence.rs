@@ -7,17 +7,16 @@ use rustc_hash::FxHashMap;
 
 use crate::exec::Samples;
 use crate::model::{Figure, OpSet, Program};
-use crate::ops;
-use crate::ops::Spec;
+use crate::ops::{self, Spec};
 use crate::plan::Plan;
 
 use super::device::DeviceProperties;
 use super::work::{MovedBytes, work};
 use crate::measure::observation::alone::Alone;
-use crate::measure::observation::observed::ObservedOperations;
+use crate::measure::observation::observed::{self, ObservedOperations};
 use crate::measure::observation::plausible::DeviceLimits;
+use crate::measure::observation::spans;
 use crate::measure::observation::waiting::Iteration;
-use crate::measure::observation::{observed, spans};
 use crate::measure::record::slots;
 use crate::measure::statistics::summary::Summary;
 

@@ -7,15 +7,14 @@ use indexmap::IndexMap;
 
 use crate::base::{Nanos, OpId};
 use crate::exec::{Span, Trace};
-use crate::ops;
-use crate::ops::{Category, Spec};
+use crate::ops::{self, Category, Spec};
 
 use super::observed::{ObservedOperations, computes};
 use super::queue_waits::QueueWaits;
-use super::split::{ChainLink, TimeSplitContext};
+use super::split::{self, ChainLink, TimeSplitContext};
 use super::subject::Subject;
 use super::waiting::Iteration;
-use super::{beside, spans, split, usual};
+use super::{beside, spans, usual};
 use crate::measure::record::{
     AnalysisRecord, BoundRecord, CategoryRecord, PathRecord, PeakRecord, PhaseRecord, TimeSplitRecord, TotalsRecord,
 };

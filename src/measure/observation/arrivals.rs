@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::base::OpId;
 use crate::exec::{Moment, Span, Trace};
 use crate::model::{OpKind, Program};
-use crate::ops;
-use crate::ops::{CollectiveKind, Launch, Spec};
+use crate::ops::{self, CollectiveKind, Launch, Spec};
 
 use crate::measure::record::ArrivalRecord;
 

@@ -9,8 +9,7 @@ use crate::model::OpKind;
 use crate::ops::Category;
 
 use super::observed::computes;
-use super::spans;
-use super::spans::TimeRange;
+use super::spans::{self, TimeRange};
 use super::subject::Subject;
 use super::waiting::Iteration;
 use crate::measure::record::BesideRecord;

@@ -1,8 +1,7 @@
 //! Hardware counters of chosen operations and the compute units that their kernels report, in runs of their own.
 
 use crate::base::OpId;
-use crate::exec;
-use crate::exec::ExecError;
+use crate::exec::{self, ExecError};
 use crate::model::{OpKind, Program};
 use crate::ops::{Collective, Launch};
 

@@ -7,8 +7,7 @@ use crate::ops::{Category, Spec};
 use crate::plan::Plan;
 
 use super::alone::Alone;
-use super::spans;
-use super::spans::TimeRange;
+use super::spans::{self, TimeRange};
 use super::waiting::Iteration;
 
 /// Whether a category is computation. Copies and collectives move data, and markers do nothing.

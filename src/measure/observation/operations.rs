@@ -3,8 +3,7 @@
 use crate::base::{Nanos, OpId};
 use crate::exec::{RankSchedule, TracedLaunch};
 use crate::model::{OpKind, Program, Step};
-use crate::ops;
-use crate::ops::{Arithmetic, BusBytes, Category, Direction, Input, Launch, LiveRows, Spec, Tensor};
+use crate::ops::{self, Arithmetic, BusBytes, Category, Direction, Input, Launch, LiveRows, Spec, Tensor};
 
 use super::alone::Alone;
 use super::analysis;

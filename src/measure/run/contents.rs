@@ -1,8 +1,7 @@
 //! Contents of memory after a round of iterations.
 
 use crate::base::MemoryId;
-use crate::exec;
-use crate::exec::{Backend, Control, ExecError, LaunchMode, RankSchedule};
+use crate::exec::{self, Backend, Control, ExecError, LaunchMode, RankSchedule};
 use crate::model::MemoryKind;
 
 /// Bytes of each buffer.

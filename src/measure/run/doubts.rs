@@ -5,8 +5,7 @@ use crate::base::Nanos;
 use super::warmup::relative_to_slot;
 use crate::measure::record::{RunRecord, Times, Variant, WarmupRecord, launched, slots};
 use crate::measure::statistics::quantile::effective;
-use crate::measure::statistics::series;
-use crate::measure::statistics::series::Modes;
+use crate::measure::statistics::series::{self, Modes};
 
 /// Coefficient of variation above which a warning is given.
 const NOISE: f64 = 0.10;

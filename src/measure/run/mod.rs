@@ -19,9 +19,9 @@ use crate::exec::{ExecError, LaunchMode, ObservedBy, Ranks, Samples, Trace};
 use crate::model::{FigureExpr, Program};
 use crate::plan;
 
-use self::blocks::MeasuredBlocks;
+use self::blocks::{self, MeasuredBlocks};
 use self::sampled::{Serial, VariantSamples};
-use self::{blocks, doubts, variant, warmup};
+use self::{doubts, variant, warmup};
 use super::observation::alone::Alone;
 use super::observation::waiting::Observations;
 use super::record::{Variant, WarmupRecord, pace};

@@ -10,18 +10,17 @@ use crate::schedule::Lane;
 
 use super::doubts;
 use super::sampled::{Serial, VariantSamples};
-use crate::measure::metrics;
-use crate::measure::metrics::RankMetrics;
 use crate::measure::metrics::device::DeviceProperties;
 use crate::measure::metrics::evidence::{Evidence, Figures};
+use crate::measure::metrics::{self, RankMetrics};
 use crate::measure::observation::alone::Alone;
 use crate::measure::observation::occupied::occupied;
 use crate::measure::observation::operations::operations;
 use crate::measure::observation::plausible::DeviceLimits;
-use crate::measure::observation::queue_waits::LaneQueues;
+use crate::measure::observation::queue_waits::{self, LaneQueues};
 use crate::measure::observation::subject::{Peaks, Subject};
 use crate::measure::observation::waiting::{Iteration, Observations};
-use crate::measure::observation::{analysis, queue_waits, skew, split, verdict};
+use crate::measure::observation::{analysis, skew, split, verdict};
 use crate::measure::record::{
     AnalysisRecord, ExpectationRecord, OperationRecord, RankRecord, SpanRecord, TimeSplitRecord, Times, Variant,
     observer_effect_text,

@@ -5,8 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::base::Nanos;
-use crate::exec;
-use crate::exec::{Backend, Control, ExecError, LaunchMode, RankSchedule, Ranks};
+use crate::exec::{self, Backend, Control, ExecError, LaunchMode, RankSchedule, Ranks};
 
 use super::{blocks, warmup};
 use crate::measure::record::WarmupRecord;

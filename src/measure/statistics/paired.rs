@@ -10,8 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::effect;
-use super::effect::{Direction, Verdict};
+use super::effect::{self, Direction, Verdict};
 use super::stats::{Moments, logs};
 use crate::base::named::named;
 use crate::base::random;

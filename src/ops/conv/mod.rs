@@ -15,8 +15,7 @@ mod spread;
 mod text;
 
 use super::ConvForm as Form;
-use super::call::windows;
-use super::call::windows::MAX_VALUE;
+use super::call::windows::{self, MAX_VALUE};
 use super::matrix::arithmetic;
 use super::*;
 use phase::Phase;

@@ -12,8 +12,7 @@ use super::*;
 use crate::ops::call::windows;
 use crate::ops::kernels::kernel::compute_type;
 use crate::ops::kernels::occupancy::UNITS;
-use crate::ops::kernels::walk;
-use crate::ops::kernels::walk::{Operand, Task};
+use crate::ops::kernels::walk::{self, Operand, Task};
 
 /// Rows and columns of a large tile of the library's products.
 const TILE: u64 = 128;

@@ -5,8 +5,7 @@
 //! tensor is a sum of products of the other two, so that the three forms are the gradients of each other.
 
 use super::*;
-use crate::ops::call::windows;
-use crate::ops::call::windows::spatial;
+use crate::ops::call::windows::{self, spatial};
 use crate::ops::kernels::occupancy::{MOVED_AT_ONCE, WARP, lines_of};
 
 /// Sizes and options of a convolution.

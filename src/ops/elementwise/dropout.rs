@@ -3,8 +3,8 @@
 use super::{compare, cost, evaluate};
 use crate::ops::expression::formula::formula;
 use crate::ops::kernels::kernel::compute_type;
-use crate::ops::kernels::walk::{Operand, Task};
-use crate::ops::kernels::{philox, walk};
+use crate::ops::kernels::philox;
+use crate::ops::kernels::walk::{self, Operand, Task};
 use crate::ops::*;
 
 /// `dropout(x -> y)`, as `torch.nn.functional.dropout`.

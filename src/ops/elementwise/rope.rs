@@ -6,8 +6,7 @@ use crate::ops::kernels::kernel::{
     BLOCK, bounds, c_type, compute_type, geometry_param, index_type, launch, param, u64_param,
 };
 use crate::ops::kernels::occupancy::SECTOR;
-use crate::ops::kernels::walk;
-use crate::ops::kernels::walk::{Operand, Task};
+use crate::ops::kernels::walk::{self, Operand, Task};
 use crate::ops::layout::{broadcast, broadcast_strides, collapse};
 use crate::ops::*;
 

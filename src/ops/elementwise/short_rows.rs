@@ -6,8 +6,8 @@
 
 use crate::ops::expression::formula;
 use crate::ops::kernels::kernel::{BLOCK, c_type, compute_type, index_type, launch, param, u64_param};
-use crate::ops::kernels::walk::{ENOUGH_BLOCKS, ElementSource, Operand, Task};
-use crate::ops::kernels::{occupancy, walk};
+use crate::ops::kernels::occupancy;
+use crate::ops::kernels::walk::{self, ENOUGH_BLOCKS, ElementSource, Operand, Task};
 use crate::ops::layout::halves;
 use crate::ops::*;
 

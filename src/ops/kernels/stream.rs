@@ -6,8 +6,7 @@
 use super::kernel::{self, BLOCK, Parameter, bounds, c_type, geometry_param, index_type, param, u64_param};
 use super::occupancy::{LINE, SECTOR, sectors_of};
 use super::ragged::RAGGED;
-use super::walk;
-use super::walk::ENOUGH_BLOCKS;
+use super::walk::{self, ENOUGH_BLOCKS};
 use crate::base::Dims;
 use crate::ops::{Arg, Geometry, Launch, Spec, Tensor, layout};
 

@@ -6,8 +6,7 @@ use super::cross_entropy::{OPTIONS, rows_of};
 use crate::ops::expression::ball::Precision;
 use crate::ops::kernels::kernel::{c_type, i64_param, param, u32_param};
 use crate::ops::kernels::rows::{RowResult, RowSplit, row_length};
-use crate::ops::norms::softmax;
-use crate::ops::norms::softmax::Softmax;
+use crate::ops::norms::softmax::{self, Softmax};
 
 /// Instructions per element besides those of a softmax: a comparison with the target, a difference and a product.
 const PER_ELEMENT: f64 = 5.0;

@@ -7,8 +7,7 @@ use super::factors;
 use crate::base::{DType, Dims, random};
 use crate::ops::expression::ball::{FUNCTION, Precision};
 use crate::ops::expression::formula::{Formula, Term};
-use crate::ops::kernels::walk;
-use crate::ops::kernels::walk::{Operand, Task};
+use crate::ops::kernels::walk::{self, Operand, Task};
 
 /// Values of the option `epilogue`, in the order of [`Function`].
 pub const NAMES: [&str; 5] = ["none", "relu", "gelu", "gelu_tanh", "silu"];

@@ -11,8 +11,7 @@ use super::epilogue::Function;
 use crate::base::{DType, Dims};
 use crate::ops::expression::formula::Formula;
 use crate::ops::kernels::kernel::compute_type;
-use crate::ops::kernels::walk;
-use crate::ops::kernels::walk::{Operand as Walked, Task};
+use crate::ops::kernels::walk::{self, Operand as Walked, Task};
 
 /// Values of the option `epilogue` with a gate.
 const GATED: [(&str, Function); 4] = [

@@ -5,8 +5,7 @@ use crate::ops::kernels::kernel::{BLOCK, Parameter, bounds, c_type, index_type, 
 use crate::ops::kernels::occupancy::{BUSY_BLOCKS, UNITS};
 use crate::ops::kernels::ragged::RAGGED;
 use crate::ops::kernels::row_groups::RowGroups;
-use crate::ops::kernels::walk;
-use crate::ops::kernels::walk::{Operand, Task};
+use crate::ops::kernels::walk::{self, Operand, Task};
 use crate::ops::*;
 
 /// `concat(x, … -> y)`, as `torch.cat`.

@@ -4,8 +4,7 @@ use super::padded_chunks::Chunks;
 use crate::ops::kernels::kernel::{BLOCK, bounds, c_type, compute_type, index_type, launch, param, u64_param};
 use crate::ops::kernels::occupancy::{SECTOR, WARP};
 use crate::ops::kernels::ragged::RAGGED;
-use crate::ops::kernels::walk;
-use crate::ops::kernels::walk::{Operand, Task};
+use crate::ops::kernels::walk::{self, Operand, Task};
 use crate::ops::*;
 
 /// `pad(x -> y)`, as `torch.nn.functional.pad` with a constant.

@@ -12,8 +12,7 @@ use super::*;
 use crate::ops::expression::ball::{Ball, Precision};
 use crate::ops::expression::formula::{Formula, formula};
 use crate::ops::kernels::kernel::{c_type, param, u64_param};
-use crate::ops::kernels::walk;
-use crate::ops::kernels::walk::{Operand, Task};
+use crate::ops::kernels::walk::{self, Operand, Task};
 
 /// `batch_norm(x)`, as `torch.nn.functional.batch_norm` in training. The channels are dimension 1.
 pub struct BatchNorm;

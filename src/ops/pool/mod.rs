@@ -14,8 +14,7 @@ mod kernel;
 mod shape;
 mod text;
 
-use super::call::windows;
-use super::call::windows::MAX_VALUE;
+use super::call::windows::{self, MAX_VALUE};
 use super::expression::ball::Precision;
 use super::reductions::{Function, Group, parts};
 use super::*;

@@ -1,8 +1,7 @@
 //! The windows of a pool.
 
 use super::*;
-use crate::ops::call::windows;
-use crate::ops::call::windows::spatial;
+use crate::ops::call::windows::{self, spatial};
 
 /// The sizes of a pool.
 #[derive(Clone, Copy, Debug)]

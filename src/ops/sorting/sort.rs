@@ -10,8 +10,7 @@ use crate::ops::kernels::occupancy::{BUSY_BLOCKS, WARP, share};
 use crate::ops::kernels::radix::{Client, Radix};
 use crate::ops::kernels::rows::{Rows, row_length};
 use crate::ops::kernels::select::{sorted_bits, sorted_keys};
-use crate::ops::kernels::walk;
-use crate::ops::kernels::walk::{Operand, Task};
+use crate::ops::kernels::walk::{self, Operand, Task};
 use crate::ops::*;
 
 /// `sort(x)`, as `torch.sort` of the last dimension with `stable=True`.

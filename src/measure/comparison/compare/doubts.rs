@@ -6,8 +6,7 @@ use rustc_hash::FxHashSet;
 use crate::base::{Bytes, Flops, counted};
 
 use super::matching::{MatchedCase, differ};
-use super::point;
-use super::point::{ComparedRun, MetricValues};
+use super::point::{self, ComparedRun, MetricValues};
 use crate::measure::record::pace::Pace;
 
 /// Reasons that prevent a verdict.

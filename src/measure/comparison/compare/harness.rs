@@ -9,8 +9,7 @@ use serde_json::Value as Json;
 
 use crate::base::json;
 
-use super::point;
-use super::point::{CaseKey, ComparedMetric, ComparedRun, MetricValues};
+use super::point::{self, CaseKey, ComparedMetric, ComparedRun, MetricValues};
 
 /// The fields of the file that are read.
 #[derive(Debug, Deserialize)]

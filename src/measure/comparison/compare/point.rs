@@ -5,8 +5,8 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use crate::measure::comparison::cases::{Axis, Case};
-use crate::measure::record::pace::Pace;
-use crate::measure::record::{AnalysisRecord, RunRecord, Variant, pace, slots};
+use crate::measure::record::pace::{self, Pace};
+use crate::measure::record::{AnalysisRecord, RunRecord, Variant, slots};
 use crate::measure::run::doubts;
 use crate::measure::statistics::direction;
 use crate::measure::statistics::effect::Direction;

@@ -8,9 +8,9 @@ use crate::measure::record::pace::Pace;
 use crate::measure::statistics::effect::{Direction, Effect, THRESHOLD, Verdict};
 use crate::measure::statistics::stats::median;
 
-use super::matching::MatchedCase;
+use super::matching::{self, MatchedCase};
 use super::point::{ComparedMetric, ComparedRun, MetricValues, OF_ONE_SLOT};
-use super::{CaseComparison, CompareOptions, MetricRow, doubts, is_of, matching, operations};
+use super::{CaseComparison, CompareOptions, MetricRow, doubts, is_of, operations};
 
 /// Relative rounding error up to which products count as constant.
 const ROUNDING: f64 = 1e-9;

@@ -7,8 +7,8 @@ use rustc_hash::FxHashSet;
 use crate::measure::RunRecord;
 use crate::measure::comparison::cases::Cases;
 
-use super::point::ComparedRun;
-use super::{SideSummary, harness, point};
+use super::point::{self, ComparedRun};
+use super::{SideSummary, harness};
 
 /// The runs of one side.
 #[derive(Clone, Debug)]

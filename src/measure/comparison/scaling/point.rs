@@ -3,8 +3,8 @@
 use crate::base::units;
 use crate::measure::comparison::cases::Case;
 use crate::measure::record::pace::Pace;
-use crate::measure::record::rate::RateUnit;
-use crate::measure::record::{RunRecord, Times, rate};
+use crate::measure::record::rate::{self, RateUnit};
+use crate::measure::record::{RunRecord, Times};
 
 /// A value with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,0 +1,13 @@
+//! Finds and reads the files that a command names.
+
+pub(super) mod container;
+pub(super) mod expected;
+pub(super) mod file_access;
+pub(super) mod kinds;
+pub(super) mod library;
+pub(super) mod load;
+pub(super) mod misnamed;
+pub(super) mod modules;
+pub(super) mod placed;
+pub(super) mod project;
+pub(super) mod stored;
