@@ -210,7 +210,7 @@ fn mistakes_in_the_code_are_told_with_their_line() {
             "order.aorta:7:",
             "k",
         ),
-        ("shared", "\n  shared: 1MiB,", GOOD, "shared.aorta:7:", "shared memory"),
+        ("shared", "\n  shared: 1MiB,", GOOD, "shared.aorta:6:", "shared memory"),
     ];
     for (name, fields, code, place, said) in wrong {
         let file = folder.write(&format!("{name}.aorta"), with_kernel(fields, code));

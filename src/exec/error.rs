@@ -76,7 +76,9 @@ pub enum ExecError {
         name: String,
         why: String,
         help: String,
-        #[label("its code is here")]
+        /// True if the location is that of the declared shared memory.
+        is_shared: bool,
+        #[label("{}", if *is_shared { "more than a block can have" } else { "its code is here" })]
         at: SourceSpan,
     },
 

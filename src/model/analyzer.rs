@@ -285,13 +285,13 @@ impl<'a> Analyzer<'a> {
             .map(|&(bytes, id)| format!("{} {}", self.names.name(self.program.memory(id).name), Bytes(bytes)))
             .collect();
         let at = self.program.memory(sizes[0].1).span;
-        let error = LimitError::TooMuchMemory {
-            total: Bytes(total).to_string(),
-            limit: Bytes(self.options.max_memory).to_string(),
-            largest: largest.join(", "),
-            at: at.into(),
-        };
-        self.error(error);
+        self.error(self.too_much_memory(total, largest.join(", "), at));
+    }
+
+    /// Returns the error for memory of `total` bytes.
+    pub fn too_much_memory(&self, total: u64, largest: String, at: SrcSpan) -> ModelError {
+        let [total, limit] = [total, self.options.max_memory].map(|bytes| Bytes(bytes).to_string());
+        LimitError::TooMuchMemory { total, limit, largest, at: at.into() }.into()
     }
 }
 

@@ -54,6 +54,10 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
         streams: ast.decls.iter().filter_map(stream_name).collect(),
         worded: ast.decls.iter().filter_map(|decl| word_parameter(decl, words)).collect(),
         buffers: ast.decls.iter().flat_map(buffer_names).collect(),
+        modules: {
+            let uses = ast.decls.iter().filter(|decl| matches!(decl.kind, DeclKind::Use { .. }));
+            uses.flat_map(declared_names).map(|name| name.span).collect()
+        },
         labels: FxHashSet::default(),
         of_module: false,
         has_mesh: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Mesh(_))),
@@ -74,6 +78,8 @@ struct Checker<'a> {
     defs: FxHashMap<Symbol, &'a Decl>,
     /// Locations of the names of declared buffers.
     buffers: FxHashSet<SrcSpan>,
+    /// Locations of the names of modules.
+    modules: FxHashSet<SrcSpan>,
     /// Locations of the names of labels that have been checked.
     labels: FxHashSet<SrcSpan>,
     locals: Locals,
@@ -172,14 +178,6 @@ impl<'a> Checker<'a> {
                 _ => decl.body().into_iter().for_each(|body| self.body(&[], body)),
             }
         }
-    }
-
-    fn redefined(&mut self, name: Name, first: SrcSpan) {
-        self.error(|this| {
-            let text = this.names.name(name.symbol).to_owned();
-            let is_label_of_buffer = this.buffers.contains(&first) && this.labels.contains(&name.span);
-            ModelError::Redefined { name: text, is_label_of_buffer, at: name.span.into(), first: first.into() }
-        });
     }
 
     fn builtin(&mut self, name: Name) {

@@ -53,16 +53,10 @@ pub enum ModelError {
     },
 
     #[error("`{name}` is already defined")]
-    #[diagnostic(
-        code(aorta::model::redefined),
-        help("{}", match is_label_of_buffer {
-            true => format!("a label names a new result: to write to the buffer, put it after an arrow, `map(x + 1 -> {name})`"),
-            false => "give one of them another name; only the arguments of a `def` may hide an outer name".to_owned(),
-        })
-    )]
+    #[diagnostic(code(aorta::model::redefined), help("{help}"))]
     Redefined {
         name: String,
-        is_label_of_buffer: bool,
+        help: String,
         #[label("{} meaning", if at.offset() < first.offset() { "first" } else { "second" })]
         at: SourceSpan,
         #[label("{} meaning", if at.offset() < first.offset() { "second" } else { "first" })]
@@ -275,7 +269,7 @@ pub enum ModelError {
         help: &'static str,
     },
 
-    #[error("{message}")]
+    #[error("not met: {message}")]
     #[diagnostic(code(aorta::model::requirement), help("{help}"))]
     Requirement {
         message: String,
@@ -554,7 +548,7 @@ pub enum ModelError {
     #[diagnostic(code(aorta::model::unknown_set))]
     UnknownSet {
         name: String,
-        #[label("select operations by the name of a stream, a family, a label or a phase")]
+        #[label("no operations have this name")]
         at: SourceSpan,
         #[help]
         help: Option<String>,

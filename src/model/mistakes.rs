@@ -144,8 +144,8 @@ pub(super) struct Mistakes {
     found: Vec<LocatedError>,
     /// Indices in `found`, by kind of error and location.
     known: FxHashMap<(Discriminant<ModelError>, usize), usize>,
-    /// Indices in `found` of unknown names, by kind of error and name.
-    unknown: FxHashMap<(Discriminant<ModelError>, String), usize>,
+    /// Indices in `found` of unknown names, by their kind and name.
+    unknown: FxHashMap<(&'static str, String), usize>,
     /// True while errors are not added.
     pub is_muted: bool,
     /// True while errors of slices are not added.
@@ -154,12 +154,13 @@ pub(super) struct Mistakes {
     pub raised: u64,
 }
 
-/// The key of an error about an unknown name, which is reported at its first location. `None` for other errors.
-fn unknown(error: &ModelError) -> Option<(Discriminant<ModelError>, String)> {
+/// The kind and the name of an error about an unknown name, which is reported at its first location. `None` for other errors.
+fn unknown(error: &ModelError) -> Option<(&'static str, String)> {
     match error {
-        ModelError::UnknownName { name, .. }
-        | ModelError::UnknownOperation { name, .. }
-        | ModelError::UnknownFunction { name, .. } => Some((discriminant(error), name.clone())),
+        // A stream that is not declared is no set of operations either.
+        ModelError::UnknownName { name, .. } | ModelError::UnknownSet { name, .. } => Some(("name", name.clone())),
+        ModelError::UnknownOperation { name, .. } => Some(("operation", name.clone())),
+        ModelError::UnknownFunction { name, .. } => Some(("function", name.clone())),
         _ => None,
     }
 }

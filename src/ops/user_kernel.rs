@@ -43,6 +43,8 @@ pub struct KernelCode {
     pub head: String,
     /// Location of the source literal, or of the file's path.
     pub at: SrcSpan,
+    /// Location of the size of the dynamic shared memory; `None` if the declaration has none.
+    pub shared_at: Option<SrcSpan>,
     /// File name in the compiler's messages.
     pub label: String,
     /// Target device of compiled code, according to its metadata; `None` if unknown.
@@ -121,6 +123,7 @@ impl KernelCode {
             source: Arc::new(KernelSource { name: entry.to_owned(), text, code: None }),
             head,
             at,
+            shared_at: None,
             label,
             target: None,
             resources: None,
@@ -140,7 +143,8 @@ impl KernelCode {
         // A driver reads assembler text up to a NUL byte.
         let code = Some(code.iter().copied().chain([0]).collect());
         let source = Arc::new(KernelSource { name: entry.to_owned(), text: String::new(), code });
-        KernelCode { source, head, at, label: label.to_owned(), target, resources, lines: Vec::new() }
+        let (shared_at, label) = (None, label.to_owned());
+        KernelCode { source, head, at, shared_at, label, target, resources, lines: Vec::new() }
     }
 
     /// Returns the location of the first source line that a compiler's log mentions.

@@ -70,20 +70,27 @@ fn table(header: &CasesHeader, cases: &[&Case], order: Option<&CaseOrder>, colum
     Section { table: Some(table), notes, ..Section::default() }
 }
 
-/// Explains that some cases could not be gated, and which times are compared for this reason.
-fn mixed_gating(cases: &[&Case]) -> [String; 2] {
-    let variants = || cases.iter().filter_map(|case| Some((case, case.record.as_ref()?.variants.first()?)));
-    let free: Vec<_> = variants().filter(|(_, variant)| pace::gated(variant) == Some(false)).collect();
-    let reason = free.iter().find_map(|(_, variant)| variant.notes.iter().find_map(|note| pace::why_not_gated(note)));
-    let why = reason.map(|why| format!(" ({}: {why})", free[0].0.name)).unwrap_or_default();
-    [
-        format!(
-            "{} of {} could not be held at the gate{why}.",
-            free.len(),
-            counted(variants().count(), "case")
-        ),
+/// Explains that some cases were not gated, and which times are compared for this reason.
+fn mixed_gating(cases: &[&Case]) -> Vec<String> {
+    let measured = || cases.iter().filter_map(|case| Some((case, case.record.as_ref()?)));
+    let variants = || measured().filter_map(|(case, record)| Some((case, record, record.variants.first()?)));
+    let free = variants().filter(|(.., variant)| pace::gated(variant) == Some(false));
+    let (asked, refused): (Vec<_>, Vec<_>) = free.partition(|(_, record, _)| record.settings.gate == "off");
+    let all = counted(variants().count(), "case");
+    let mut lines = Vec::new();
+    if let Some((first, ..)) = refused.first() {
+        let mut notes = refused.iter().flat_map(|(.., variant)| &variant.notes);
+        let why = notes.find_map(|note| pace::why_not_gated(note));
+        let why = why.map(|why| format!(" ({}: {why})", first.name)).unwrap_or_default();
+        lines.push(format!("{} of {all} could not be held at the gate{why}.", refused.len()));
+    }
+    if !asked.is_empty() {
+        lines.push(format!("{} of {all} ran without the gate (`--gate off`).", asked.len()));
+    }
+    lines.push(
         "At the gate a time is the device's; without it, it may be the host's. So rates, best values and knees compare \
-         host-paced times, which every case has. Metrics are left out."
+         host-paced times, which every case has. Metrics are left out: they may be of either."
             .to_owned(),
-    ]
+    );
+    lines
 }

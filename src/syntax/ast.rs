@@ -438,6 +438,14 @@ named! {
     }
 }
 
+impl BinaryOp {
+    /// Whether the operator compares two values.
+    pub fn is_comparison(self) -> bool {
+        use BinaryOp::*;
+        matches!(self, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual)
+    }
+}
+
 impl Expr {
     /// The name, if the expression consists only of a name; `None` otherwise.
     pub fn as_name(&self) -> Option<Symbol> {

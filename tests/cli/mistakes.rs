@@ -220,7 +220,7 @@ fn formats_of_mistakes_in_arguments() {
     let sandbox = Sandbox::new();
     let cases: [(&str, &str, &str); 5] = [
         ("exec moe --backend simu", "invalid value 'simu' for '--backend <BACKEND>'", "a similar value exists: 'sim'"),
-        ("exec moe --iterations 0", "0 is not in 1..=1048576", "`aorta exec --help` says what each option takes"),
+        ("exec moe --iterations 0", "0 is not in 1..=1048576", "write a number from 1 to 1048576"),
         ("exce moe", "unrecognized subcommand 'exce'", "'exec'"),
         ("exec moe --gpus 4", "unexpected argument '--gpus' found", "did you mean `--ranks 4`?"),
         ("exec", "the following required arguments were not provided: <FILE>", "`aorta exec --help`"),

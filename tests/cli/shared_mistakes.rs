@@ -33,13 +33,14 @@ fn refused(sandbox: &Sandbox, command: &str, text: &str, says: &[&str]) {
 #[test]
 fn a_wrong_value_is_underlined_in_the_scenario() {
     let sandbox = folder();
-    let cases: [(&str, &[&str]); 28] = [
+    let cases: [(&str, &[&str]); 29] = [
         ("params: {nn: 3}", &["no parameter `nn`", "a.ron:3:12", "did you mean `n`?"]),
         ("params: {n: 300}", &["`n` cannot be 300", "a.ron:3:15", "allowed: 16, 32, 64"]),
         ("params: {n: \"2 * m\"}", &["there is no `m` here", "a.ron:3:20"]),
         ("params: {n: \"2 *\"}", &["aorta::syntax::unexpected_token", "a.ron:3:"]),
         ("preset: \"larg\"", &["no preset `larg`", "a.ron:3:12", "did you mean `large`?"]),
         ("streams: 0", &["`streams` cannot be `0`", "a.ron:3:12"]),
+        ("ranks: 0", &["`ranks` cannot be `0`", "write a number from 1 to 1024", "a.ron:3:10"]),
         ("profile: \"h20\"", &["no device profile `h20`", "a.ron:3:12", "did you mean `h200`?"]),
         ("topology: \"hgx\"", &["no topology `hgx`", "a.ron:3:13"]),
         ("emulate: 2, rank: 5", &["`rank` cannot be `5`", "a.ron:3:21", "ranks go from 0 to 1"]),

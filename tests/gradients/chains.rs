@@ -246,7 +246,8 @@ step {
     }
 }
 
-/// The gradient of a record, assembled from those of its parts, is computed in its destination: nothing copies it there.
+/// The gradient of a record, assembled from those of its parts, is computed in its destination: nothing copies it there. The
+/// products of its parts accumulate there too.
 #[test]
 fn gradients_of_records_are_computed_in_place() {
     for seed in 0..12 {
@@ -256,26 +257,33 @@ fn gradients_of_records_are_computed_in_place() {
         let text = format!(
             "buffer w[{layers}] {{ a: f64[{inner}, 3], b: f64[3, {inner}], bias: f64[{inner}] }} = random(1)\n\
              buffer dw[2] like w[0]\n\
+             buffer sum like w[0] = zeros\n\
              buffer x, y, dx: f64[{rows}, {inner}] = random(2)\n\
              def g(x, w -> y) {{\n  h: gemm(x, w.a)\n  o: gemm(h, w.b)\n  map(o + w.bias -> y)\n}}\n\
-             step {{\n  f: g(x, w[{layer}] -> y)\n  b: grad(f, 1 -> dx, dw[{goal}])\n}}\n"
+             step {{\n  f: g(x, w[{layer}] -> y)\n  b: grad(f, 1 -> dx, dw[{goal}])\n\
+             grad(f, 1 -> _, sum, accumulate: [false, true])\n\
+             grad(f, 1 -> _, sum, accumulate: [false, true])\n}}\n"
         );
         let program = crate::common::analyze(&text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
         let step = &program.cycle[0];
-        let target = super::memory(&program, "dw");
-        let moved: u64 = step
-            .ids()
-            .filter(|op| program.op_spec(step.op(*op)).is_some_and(|spec| spec.operation.name() == "map"))
-            .flat_map(|op| step.outputs(op))
-            .filter(|view| program.views.memory(**view) == target)
-            .map(|view| program.views.tensor(*view).elements())
-            .sum();
-        assert_eq!(moved, 0, "{text}");
+        let [target, sum] = ["dw", "sum"].map(|name| super::memory(&program, name));
+        let written = |operation: &str, target| -> u64 {
+            step.ids()
+                .filter(|op| program.op_spec(step.op(*op)).is_some_and(|spec| spec.operation.name() == operation))
+                .flat_map(|op| step.outputs(op))
+                .filter(|view| program.views.memory(**view) == target)
+                .map(|view| program.views.tensor(*view).elements())
+                .sum()
+        };
+        assert_eq!(written("map", target), 0, "{text}");
+        assert_eq!((written("gemm", sum), written("map", sum)), (12 * inner, 2 * inner), "{text}");
         let mut world = super::initial(std::slice::from_ref(&program), super::Contents::Stored);
         super::evaluate(std::slice::from_ref(&program), &mut world);
         let length = (7 * inner) as usize;
         let found = &world[0][target.index()][goal as usize * length..][..length];
         assert!(found.iter().all(|value| *value != 0.0), "{found:?}\n{text}");
+        let mut twice = world[0][sum.index()].iter().zip(found);
+        assert!(twice.all(|(sum, once)| (sum - 2.0 * once).abs() < 1e-12), "{text}");
         // The sum of the gradients of a bias is the number of rows.
         let bias = &found[length - inner as usize..];
         assert!(bias.iter().all(|value| *value == rows as f64), "{bias:?}\n{text}");

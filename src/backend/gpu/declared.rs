@@ -1,6 +1,6 @@
 //! Resources of declared kernels on an SM or compute unit, and the device's limits for them.
 
-use crate::base::{Bytes, counted};
+use crate::base::{Bytes, SrcSpan, counted};
 use crate::exec::ExecError;
 use crate::ops::UserKernel;
 
@@ -12,11 +12,12 @@ impl<A: Api> Context<'_, A> {
     /// Fails if a declared kernel needs more threads or shared memory than a block may have on this device. A generated
     /// kernel never does.
     pub fn check_limits(&self, declared: &UserKernel, function: Function) -> Result<(), ExecError> {
-        let failed = |why: String, help: String| ExecError::KernelLimit {
+        let failed = |why: String, help: String, shared: Option<SrcSpan>| ExecError::KernelLimit {
             name: declared.name.to_string(),
             why,
             help,
-            at: declared.code.at.into(),
+            is_shared: shared.is_some(),
+            at: shared.unwrap_or(declared.code.at).into(),
         };
         // SAFETY: the function is a loaded kernel of this device.
         let (threads, shared) =
@@ -26,7 +27,7 @@ impl<A: Api> Context<'_, A> {
         if block > u64::from(threads) {
             let why = format!("a block has {block} threads, and its registers leave room for {threads} on this device");
             let help = format!("lower `block`, or write `__launch_bounds__({block})` before the name of the function");
-            return Err(failed(why, help));
+            return Err(failed(why, help, None));
         }
         if declared.shared > shared {
             let why = format!(
@@ -34,7 +35,7 @@ impl<A: Api> Context<'_, A> {
                 Bytes(u64::from(declared.shared)),
                 Bytes(u64::from(shared))
             );
-            return Err(failed(why, "lower `shared`".to_owned()));
+            return Err(failed(why, "lower `shared`".to_owned(), declared.code.shared_at));
         }
         Ok(())
     }

@@ -218,6 +218,7 @@ fn not_loaded(Declared { code, name }: &Declared, fault: &Fault) -> ExecError {
             Some(target) => format!("Triton has compiled it for `{target}`: compile it on a device like this one"),
             None => format!("the code must be compiled for this device and contain a function `{}`", code.source.name),
         },
+        is_shared: false,
         at: code.at.into(),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::base::{Bytes, counted};
+use crate::base::{Bytes, SrcSpan, counted};
 use crate::config::Profile;
 use crate::exec::{ExecError, Image};
 use crate::ops::{Cost, KernelSource, NotCompiled, Resources, UNIT_REGISTERS, UserKernel, WARP, user_kernel};
@@ -52,14 +52,16 @@ pub fn resources(images: &mut [Image], compile: Option<&Compile>, profile: &Prof
 
 /// Fails if a block of a kernel needs more registers or shared memory than the device gives one.
 fn check_limits(kernel: &UserKernel, found: Option<&Resources>, profile: &Profile) -> Result<(), ExecError> {
-    let failed = |why: String, help: String| {
-        let at = kernel.code.at.into();
-        Err(ExecError::KernelLimit { name: kernel.name.to_string(), why, help, at })
+    let failed = |why: String, help: String, shared: Option<SrcSpan>| {
+        let at = shared.unwrap_or(kernel.code.at).into();
+        Err(ExecError::KernelLimit { name: kernel.name.to_string(), why, help, is_shared: shared.is_some(), at })
     };
     let shared = u64::from(kernel.shared) + found.map_or(0, |found| u64::from(found.shared));
     if let Some(limit) = profile.block_shared().filter(|limit| shared > *limit) {
         let why = format!("a block needs {shared} bytes of shared memory, and has {limit} on {}", profile.name);
-        return failed(why, "lower `shared`, or the arrays that the code declares".to_owned());
+        let is_declared = u64::from(kernel.shared) > limit;
+        let help = if is_declared { "lower `shared`" } else { "lower `shared`, or the arrays that the code declares" };
+        return failed(why, help.to_owned(), kernel.code.shared_at.filter(|_| is_declared));
     }
     let threads = kernel.threads();
     let registers = found.map_or(0, |found| u64::from(found.registers) * threads.next_multiple_of(WARP));
@@ -69,7 +71,7 @@ fn check_limits(kernel: &UserKernel, found: Option<&Resources>, profile: &Profil
             profile.name
         );
         let help = format!("lower `block`, or write `__launch_bounds__({threads})` before the name of the function");
-        return failed(why, help);
+        return failed(why, help, None);
     }
     Ok(())
 }

@@ -148,7 +148,8 @@ impl<'a> Analyzer<'a> {
         if !has_known_fields && field("source").is_none() && field("file").is_none() {
             return None;
         }
-        let code = self.kernel_code((name, &text), (&field, file.as_ref(), triton.as_ref()), &entry)?;
+        let mut code = self.kernel_code((name, &text), (&field, file.as_ref(), triton.as_ref()), &entry)?;
+        code.shared_at = field("shared").map(|shared| shared.span);
         let fields = Fields {
             grid: grid?,
             block,

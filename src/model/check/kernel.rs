@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::base::{SrcSpan, Symbol};
 use crate::syntax::ast::*;
 
-use super::{Checker, Locals};
+use super::{Checker, Locals, NameRole};
 
 impl<'a> Checker<'a> {
     /// Checks the names of a definition's inputs and outputs.
@@ -42,7 +42,11 @@ impl<'a> Checker<'a> {
         types.for_each(|ty| self.expr(ty));
         // The analysis reports an entry without quotes.
         let fields = fields.iter().filter(|field| self.names.name(field.key.symbol) != "entry");
-        fields.map(|field| &field.value).collect::<Vec<_>>().into_iter().for_each(|value| self.expr(value));
+        fields
+            .map(|field| &field.value)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|value| self.expr_at(value, NameRole::ArgumentSize));
         references.iter().for_each(|reference| self.call(reference));
         self.locals = Locals::default();
     }

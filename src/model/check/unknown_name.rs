@@ -1,11 +1,11 @@
-//! The error for a name that is not known where it is used.
+//! The errors for a name that is not known where it is used, and for one that is declared twice.
 
-use crate::base::{DType, SrcSpan, Symbol};
+use crate::base::{DType, SrcSpan, Symbol, suggest};
 use crate::model::error::ModelError;
 use crate::model::names::callee::GRADIENT;
-use crate::model::names::declared::is_of_module;
+use crate::model::names::declared::{is_of_module, stream_name};
 use crate::model::names::unknown::{self, NameRole};
-use crate::syntax::ast::{Call, Decl, StmtKind};
+use crate::syntax::ast::{Call, Decl, Name, StmtKind};
 use crate::syntax::walk;
 
 use super::{BUILTINS, Checker};
@@ -83,8 +83,36 @@ impl Checker<'_> {
         let symbols = self.locals.visible.keys().chain(self.declared.keys()).chain(self.words);
         let known = BUILTINS.iter().map(|(name, _)| *name).chain(DType::ALL.iter().map(|dtype| dtype.name()));
         let known = known.chain(["true", "false"]).chain(symbols.map(|symbol| self.names.name(*symbol)));
-        let help = unknown::help(&name, self.place, known);
+        let streams: Vec<&str> =
+            self.ast.decls.iter().filter_map(stream_name).map(|symbol| self.names.name(symbol)).collect();
+        let mut help = unknown::help(&name, self.place, known);
+        if self.place == NameRole::Stream
+            && help.starts_with("declare")
+            && let Some(known) = suggest::did_you_mean(&name, streams.iter().copied())
+        {
+            help += &format!("; {known}");
+        }
         ModelError::UnknownName { name, at: at.into(), help: Some(help) }
+    }
+
+    /// Reports a name that has a meaning already, which `first` declares.
+    pub(super) fn redefined(&mut self, name: Name, first: SrcSpan) {
+        self.error(|this| {
+            let text = this.names.name(name.symbol).to_owned();
+            let of_modules = [name.span, first].map(|at| this.modules.contains(&at));
+            let help = if this.buffers.contains(&first) && this.labels.contains(&name.span) {
+                format!(
+                    "a label names a new result: to write to the buffer, put it after an arrow, `map(x + 1 -> {text})`"
+                )
+            } else if of_modules == [true; 2] {
+                "remove one of them, or rename a file: a module has the name of its file".to_owned()
+            } else if of_modules.contains(&true) {
+                "a module has the name of its file: give the other meaning another name".to_owned()
+            } else {
+                "give one of them another name; only the arguments of a `def` may hide an outer name".to_owned()
+            };
+            ModelError::Redefined { name: text, help, at: name.span.into(), first: first.into() }
+        });
     }
 
     /// Whether a loop of the file, and not of a module, has a variable of that name.

@@ -33,6 +33,8 @@ pub(super) struct Emission<'t> {
     /// Tensors of which only parts are read or written at some point.
     cut: FxHashSet<TensorId>,
     labels: FxHashMap<u32, LabelId>,
+    /// Number of tensors with scratch memory, by label.
+    scratch: FxHashMap<LabelId, u32>,
 }
 
 impl<'t> Emission<'t> {
@@ -54,6 +56,7 @@ impl<'t> Emission<'t> {
             targets: FxHashMap::default(),
             cut: FxHashSet::default(),
             labels: FxHashMap::default(),
+            scratch: FxHashMap::default(),
         }
     }
 }
@@ -308,10 +311,15 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Creates scratch memory of a type and a shape, named after the value that it holds.
+    /// Creates scratch memory of a type and a shape, named after its operation, with a number from the second of a name on.
     fn own_memory(&mut self, emission: &mut Emission, origin: u32, (dtype, dims): (DType, Dims)) -> ViewId {
         let label = self.label_of(emission, origin);
-        let name = self.label_path(label);
+        let number = emission.scratch.entry(label).or_default();
+        *number += 1;
+        let name = match *number {
+            1 => self.label_path(label),
+            number => format!("{} ({number})", self.label_path(label)),
+        };
         let memory = Memory {
             name: self.names.intern(&name),
             kind: MemoryKind::Scratch,

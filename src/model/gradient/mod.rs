@@ -13,7 +13,8 @@ mod writers;
 use crate::base::{LabelId, OpId, SrcSpan, ViewId};
 use crate::ops::backward::TensorId;
 use crate::ops::{OpError, Tensor};
-use crate::syntax::ast::{Call, Expr};
+use crate::syntax::ast::{Call, Expr, ExprKind};
+use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::{GradientError, LimitError, ModelError};
@@ -44,6 +45,9 @@ struct GradientTarget {
     inputs: Vec<(String, ViewId)>,
     outputs: Vec<(String, ViewId)>,
 }
+
+/// The first argument of a `grad`, for messages.
+const TARGET: &str = "the label of an operation or a call";
 
 /// Ending of the help for a gradient of an 8-bit tensor that has another type.
 const OF_FLOAT8: &str = ": gradients of 8-bit floats are f32";
@@ -96,10 +100,20 @@ impl<'a> Analyzer<'a> {
     /// Evaluates the first argument, the operation or call to differentiate; `None` after an error.
     fn target(&mut self, call: &Call) -> Option<GradientTarget> {
         let Some(first) = call.inputs.first() else {
-            self.count(call, "a label and the gradients of its outputs", "nothing is".to_owned(), None);
-            return None;
+            let help = "it is `grad(f, dy -> dx)`, with a gradient for each output and each input of `f`";
+            let expected = "a label and the gradients of its outputs";
+            return self.fail(ModelError::argument_count(GRADIENT, expected, 0, call.span, help));
         };
         self.no_peer(first);
+        if matches!(first.value.kind, ExprKind::Binary { .. } | ExprKind::Negate(_) | ExprKind::Call { .. }) {
+            let text = written(&first.value, &self.names);
+            return self.fail(ModelError::WrongType {
+                expected: TARGET.to_owned(),
+                found: "an expression".to_owned(),
+                at: first.value.span.into(),
+                help: Some(format!("let an operation compute it: `c: map({text})`, and write `grad(c, …)`")),
+            });
+        }
         let label = match self.eval(&first.value) {
             Value::Unknown => return None,
             Value::Label(label) => label,
@@ -110,7 +124,7 @@ impl<'a> Analyzer<'a> {
                     _ => "gradients are those of an operation or a call: give it a label, `f: …`, and write `grad(f, dy -> dx)`".to_owned(),
                 };
                 let found = other.describe(&self.names);
-                let expected = "the label of an operation or a call".to_owned();
+                let expected = TARGET.to_owned();
                 return self.fail(ModelError::WrongType {
                     expected,
                     found,
@@ -174,15 +188,6 @@ impl<'a> Analyzer<'a> {
         *self.program.views.tensor(view)
     }
 
-    /// Reports a wrong number of operands.
-    fn count(&mut self, call: &Call, expected: &str, found: String, help: Option<String>) {
-        let help = help.or_else(|| {
-            Some("it is `grad(f, dy -> dx)`, with a gradient for each output and each input of `f`".to_owned())
-        });
-        let (function, expected) = (GRADIENT.to_owned(), expected.to_owned());
-        self.error(ModelError::ArgumentCount { function, expected, found, at: call.span.into(), help });
-    }
-
     /// Evaluates the gradients of the target's outputs, of those with a floating-point type; `None` after an error.
     fn given(&mut self, call: &Call, target: &GradientTarget) -> Option<Vec<(ViewId, OutputGradient)>> {
         let outputs: Vec<(String, ViewId)> =
@@ -212,9 +217,7 @@ impl<'a> Analyzer<'a> {
                 1 => "the gradient of one output".to_owned(),
                 count => format!("the gradients of {count} outputs"),
             };
-            let found = format!("{} {}", args.len(), if args.len() == 1 { "is" } else { "are" });
-            self.count(call, &expected, found, Some(help));
-            return None;
+            return self.fail(ModelError::argument_count(GRADIENT, expected, args.len(), call.span, help));
         }
         let mut given = Vec::with_capacity(args.len());
         let mut good = true;
@@ -307,8 +310,7 @@ impl<'a> Analyzer<'a> {
                 1 => "at most one output".to_owned(),
                 count => format!("at most {count} outputs"),
             };
-            self.count(call, &expected, format!("{} are", call.outputs.len()), Some(help));
-            return None;
+            return self.fail(ModelError::argument_count(GRADIENT, expected, call.outputs.len(), call.span, help));
         }
         let mut goals = Vec::with_capacity(target.inputs.len());
         let mut good = true;
@@ -457,16 +459,8 @@ impl<'a> Analyzer<'a> {
         let mut results: Vec<TensorId> = Vec::new();
         if found.is_ok() {
             for (&(place, view), &goal) in wanted.iter().zip(&goal_views) {
-                match walk.gradient(view) {
-                    Ok(Some(gradient)) => {
-                        let to = walk.value(goal, None);
-                        if options.accumulate.of(place) {
-                            walk.tape.add_to(gradient, to)
-                        } else {
-                            walk.tape.move_to(gradient, to)
-                        };
-                        results.push(to);
-                    }
+                match walk.write(view, goal, options.accumulate.of(place)) {
+                    Ok(Some(to)) => results.push(to),
                     Ok(None) => zero = zero.or(Some(place)),
                     Err(stop) => found = Err(stop),
                 }
@@ -485,11 +479,8 @@ impl<'a> Analyzer<'a> {
         }
         let goals_of: Vec<(TensorId, ViewId)> = results.iter().copied().zip(goal_views.iter().copied()).collect();
         join::join_products(&mut tape, |to| {
-            let view = goals_of.iter().find(|(result, _)| *result == to).map(|(_, view)| *view);
-            view.is_some_and(|view| {
-                let tensor = self.program.views.tensor(view);
-                tensor.strides.last() == Some(&1) || tensor.dims.last() == Some(&1)
-            })
+            let (_, view) = goals_of.iter().find(|(result, _)| *result == to)?;
+            Some(self.tensor(*view))
         });
         let steps = emit::needed(&tape);
         self.check_reads(call, target, &tape, (&used, &steps), &goal_views)?;

@@ -202,8 +202,9 @@ impl<'p> GradientWalk<'p> {
     /// Removes and returns the gradient of a slice that an operation writes; `None` if it is zero. Earlier operations
     /// do not affect this memory, because the slice is overwritten.
     fn take(&mut self, view: ViewId) -> Result<Option<TensorId>, GradientStop> {
-        let gradient = self.gradient(view)?;
         let region: Region = self.program.views.extents(view).to_vec();
+        let found = self.contributions(view, &region)?;
+        let gradient = self.sum(view, found)?;
         if let Some(list) = self.pending.get_mut(&self.program.views.memory(view)) {
             for pending in list.iter_mut() {
                 let live = std::mem::take(&mut pending.live);
@@ -214,23 +215,55 @@ impl<'p> GradientWalk<'p> {
         Ok(gradient)
     }
 
-    /// Returns the gradient of a slice: the sum of all contributions to its elements; `None` if there are none.
-    pub fn gradient(&mut self, view: ViewId) -> Result<Option<TensorId>, GradientStop> {
-        let tensor = *self.program.views.tensor(view);
-        let dtype = tensor.dtype.gradient();
-        let region: Region = self.program.views.extents(view).to_vec();
+    /// Writes the gradient of a slice to `goal`, or adds it to its contents. Returns the goal on the tape; `None` if the gradient
+    /// is zero.
+    pub fn write(&mut self, view: ViewId, goal: ViewId, adds: bool) -> Result<Option<TensorId>, GradientStop> {
+        let views = &self.program.views;
+        let region: Region = views.extents(view).to_vec();
+        let can_cut = !views.is_reshaped(goal) && equal_without_ones(sizes(&region), views.tensor(view).dims);
+        let found = self.contributions(view, &region)?;
+        let in_parts = found.iter().any(|(part, _)| *part != region);
+        if !(adds && can_cut && in_parts) {
+            let Some(gradient) = self.sum(view, found)? else { return Ok(None) };
+            let to = self.value(goal, None);
+            match adds {
+                true => self.tape.add_to(gradient, to),
+                false => self.tape.move_to(gradient, to),
+            }
+            return Ok(Some(to));
+        }
+        // The goal holds all parts already, so that each contribution is added in its place.
+        let to = self.value(goal, None);
+        let whole = self.tape.reshape(to, sizes(&region));
+        for (part, value) in found {
+            let place = self.tape.slice(whole, offset(&part, &region), sizes(&part));
+            self.tape.add_to(value, place);
+        }
+        Ok(Some(to))
+    }
+
+    /// Returns the contributions to the gradient of a slice that covers `region`, each with its box.
+    fn contributions(&mut self, view: ViewId, region: &Region) -> Result<Vec<(Region, TensorId)>, GradientStop> {
         let mut found: Vec<(Region, TensorId)> = Vec::new();
         for pending in self.pending.get(&self.program.views.memory(view)).into_iter().flatten() {
             self.left = self.left.checked_sub(pending.live.len()).ok_or(GradientStop::TooMuch)?;
-            for part in pending.live.iter().filter_map(|live| common(live, &region)) {
+            for part in pending.live.iter().filter_map(|live| common(live, region)) {
                 let start = offset(&part, &pending.region);
                 let value = self.tape.slice(pending.value, start, sizes(&part));
                 found.push((part, value));
             }
         }
+        Ok(found)
+    }
+
+    /// Returns the sum of the contributions to a slice; `None` if there are none.
+    fn sum(&mut self, view: ViewId, found: Vec<(Region, TensorId)>) -> Result<Option<TensorId>, GradientStop> {
         if found.is_empty() {
             return Ok(None);
         }
+        let tensor = *self.program.views.tensor(view);
+        let dtype = tensor.dtype.gradient();
+        let region: Region = self.program.views.extents(view).to_vec();
         // In the tensor's dimensions, gradients can be computed in their destination, and fusion sees one slice.
         let dims = if equal_without_ones(sizes(&region), tensor.dims) { tensor.dims } else { sizes(&region) };
         let whole = match found.iter().all(|(part, _)| *part == region) {

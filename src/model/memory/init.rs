@@ -30,20 +30,17 @@ impl Analyzer<'_> {
             ("ones", None) => Some(Init::Ones),
             ("iota", None) => Some(Init::Iota),
             ("random", args) => self.random(args.unwrap_or_default(), expr.span),
-            (word, Some(args)) if Init::WORDS.contains(&word) => self.fail(ModelError::ArgumentCount {
-                function: word.to_owned(),
-                expected: "nothing".to_owned(),
-                found: if args.len() == 1 { "1 is".to_owned() } else { format!("{} are", args.len()) },
-                at: expr.span.into(),
-                help: Some(match (word, args) {
+            (word, Some(args)) if Init::WORDS.contains(&word) => {
+                let help = match (word, args) {
                     (_, []) => format!("write `{word}` without parentheses"),
                     ("iota", _) => {
                         "write `iota` for 0, 1, 2, …, and compute other values from it: `setup { map(x * 2 + 1 -> x) }`"
                             .to_owned()
                     }
                     _ => format!("the type has the sizes: write `{word}`"),
-                }),
-            }),
+                };
+                self.fail(ModelError::argument_count(word, "nothing", args.len(), expr.span, help))
+            }
             (_, None)
                 if self.scopes.get(symbol).is_some() || [self.builtins.rank, self.builtins.world].contains(&symbol) =>
             {
@@ -251,13 +248,9 @@ impl Analyzer<'_> {
                 }
             }
             _ => {
-                return self.fail(ModelError::ArgumentCount {
-                    function: "random".to_owned(),
-                    expected: "a seed, with a standard deviation or without".to_owned(),
-                    found: if args.is_empty() { "none is".to_owned() } else { format!("{} are", args.len()) },
-                    at: span.into(),
-                    help: Some("write `random(1)` or `random(1, 0.02)`".to_owned()),
-                });
+                let expected = "a seed, with a standard deviation or without";
+                let help = "write `random(1)` or `random(1, 0.02)`";
+                return self.fail(ModelError::argument_count("random", expected, args.len(), span, help));
             }
         };
         Some(Init::Random { seed: seed as u64, deviation })

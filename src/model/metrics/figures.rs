@@ -1,7 +1,7 @@
 //! `metric` and `expect`: expressions that are evaluated after a run.
 
 use crate::base::units::{self, Dimension};
-use crate::base::{SrcSpan, Symbol, suggest, visible};
+use crate::base::{DType, SrcSpan, Symbol, suggest, visible};
 use crate::ops::expression::{Binary, Unary};
 use crate::syntax::ast::*;
 use crate::syntax::{walk, written};
@@ -295,13 +295,9 @@ impl<'a> Analyzer<'a> {
         if let Some(error) = self.later_metric(expr) {
             return self.fail(error);
         }
-        if let Some(symbol) = expr.as_name()
-            && self.scopes.get(symbol).is_none()
-            && !self.words.contains(&symbol)
-            && ![self.builtins.rank, self.builtins.world].contains(&symbol)
-        {
+        if let Some((symbol, at)) = self.unknown_name(expr) {
             let known = if self.has_room_for_errors() { self.known_names() } else { Vec::new() };
-            return self.unknown_figure(symbol, expr.span, &known);
+            return self.unknown_figure(symbol, at, &known);
         }
         if !self.differs_by_iteration(expr) {
             let (value, ty) = self.plain_value(expr)?;
@@ -326,6 +322,23 @@ impl<'a> Analyzer<'a> {
             _ => FigureExpr::Constant(values.iter().sum::<f64>() / values.len() as f64),
         };
         Some((value, ty))
+    }
+
+    /// The first name in an expression that the file does not declare, and its location; `None` if there is none.
+    fn unknown_name(&self, expr: &Expr) -> Option<(Symbol, SrcSpan)> {
+        let mut found = None;
+        walk::expr(expr, &mut |part| {
+            let is_known = |symbol: &Symbol| {
+                let builtins = [self.builtins.rank, self.builtins.world, self.builtins.iteration];
+                let is_type = DType::from_name(self.names.name(*symbol)).is_some();
+                self.scopes.get(*symbol).is_some()
+                    || self.words.contains(symbol)
+                    || builtins.contains(symbol)
+                    || is_type
+            };
+            found = found.or(part.as_name().filter(|symbol| !is_known(symbol)).map(|symbol| (symbol, part.span)));
+        });
+        found
     }
 
     /// The value of an expression without figures, in base units.
@@ -381,11 +394,8 @@ impl<'a> Analyzer<'a> {
                 format!("a statistic follows a figure: `time.{name}`, `time(f).{name}`")
             }
             (None, Some(near)) => format!("did you mean `{near}`?"),
-            (None, None) if ["iteration", "rank"].contains(&name.as_str()) => {
-                format!("the figures are {}", suggest::listed(&figures))
-            }
             (None, None) => format!(
-                "declare it above for a value of the file, `param {name} = 4`; the figures are {}",
+                "declare it above: `metric {name} = …`, or `param {name} = 4` for a value of the file; the figures are {}",
                 suggest::listed(&figures)
             ),
         };
@@ -406,18 +416,21 @@ impl<'a> Analyzer<'a> {
                 self.fail(ModelError::NoSlots { name, at: span.into() })
             }
             kind => {
-                let help = match kind {
-                    ExprKind::Field { .. } if pick.slot.is_some() => {
-                        "a slot goes before the statistic: `time.slot[0].p95`"
+                let (mut name, mut at) = (self.text_of(expr), expr.span);
+                let help = match (kind, pick.statistic) {
+                    (ExprKind::Field { .. }, _) if pick.slot.is_some() => {
+                        "a slot goes before the statistic: `time.slot[0].p95`".to_owned()
                     }
-                    _ if pick.slot.is_some() => "a slot follows a figure or a metric: `time.slot[0]`",
-                    _ => "a statistic follows a figure or a metric: `time.p99`",
+                    _ if pick.slot.is_some() => "a slot follows a figure or a metric: `time.slot[0]`".to_owned(),
+                    (ExprKind::Field { base, .. }, Some(second)) => {
+                        let other = format!("{}.{}", self.text_of(base), second.name());
+                        let help = format!("a figure has one statistic: write `{name}` or `{other}`");
+                        (name, at) = (format!("{name}.{}", second.name()), span);
+                        help
+                    }
+                    _ => "a statistic follows a figure or a metric: `time.p99`".to_owned(),
                 };
-                self.fail(ModelError::UnknownFigure {
-                    name: self.text_of(expr),
-                    at: expr.span.into(),
-                    help: Some(help.to_owned()),
-                })
+                self.fail(ModelError::UnknownFigure { name, at: at.into(), help: Some(help) })
             }
         }
     }
@@ -492,13 +505,7 @@ impl<'a> Analyzer<'a> {
                 ("two sets of operations", format!("each is a stream, a label or a phase: `{name}(compute, comm)`"))
             }
         };
-        let found = match args.map_or(0, <[Expr]>::len) {
-            0 => "none is".to_owned(),
-            1 => "one is".to_owned(),
-            given => format!("{given} are"),
-        };
-        let (function, expected) = (name.to_owned(), expected.to_owned());
-        self.fail(ModelError::ArgumentCount { function, expected, found, at: span.into(), help: Some(help) })
+        self.fail(ModelError::argument_count(name, expected, args.map_or(0, <[Expr]>::len), span, help))
     }
 
     fn figure_binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr) -> LoweredFigure {
@@ -514,16 +521,16 @@ impl<'a> Analyzer<'a> {
             (BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Remainder, Type::Number(a), Type::Number(b)) if a == b => {
                 Some(Type::Number(a))
             }
-            (op, Type::Number(a), Type::Number(b)) if a == b && is_comparison(op) => Some(Type::Bool),
+            (op, Type::Number(a), Type::Number(b)) if a == b && op.is_comparison() => Some(Type::Bool),
             _ => None,
         };
         let Some(ty) = ty else {
             let help = match (a_type, b_type) {
-                (Type::Number(Dimension::TIME), _) if is_comparison(op) && is_percent(right) => {
+                (Type::Number(Dimension::TIME), _) if op.is_comparison() && is_percent(right) => {
                     format!("a share of the iteration is a time over its time: `{} / time`", written(left, &self.names))
                 }
                 (Type::Number(a), Type::Number(b)) => crate::model::values::eval::units_help(a, b),
-                (Type::Bool, Type::Number(_)) if is_comparison(op) => match &left.kind {
+                (Type::Bool, Type::Number(_)) if op.is_comparison() => match &left.kind {
                     ExprKind::Binary { right: middle, .. } => {
                         let [first, middle, last] = [left, middle, right].map(|expr| written(expr, &self.names));
                         format!("join two comparisons by `and`: `{first} and {middle} {} {last}`", op.name())
@@ -585,16 +592,4 @@ fn members_of(owner: &str) -> String {
 /// True for a number with the unit `%`.
 fn is_percent(expr: &Expr) -> bool {
     matches!(&expr.kind, ExprKind::Quantity { unit, .. } if unit.name == "%")
-}
-
-fn is_comparison(op: BinaryOp) -> bool {
-    matches!(
-        op,
-        BinaryOp::Equal
-            | BinaryOp::NotEqual
-            | BinaryOp::Less
-            | BinaryOp::LessEqual
-            | BinaryOp::Greater
-            | BinaryOp::GreaterEqual
-    )
 }

@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::base::{LabelId, OpId, SrcSpan, StreamId, Symbol, ViewId, suggest};
-use crate::syntax::ast::{Call, Edge, Expr, ExprKind, LabelName, Name, StmtKind};
+use crate::syntax::ast::{Call, DeclKind, Edge, Expr, ExprKind, LabelName, Name, StmtKind};
 use crate::syntax::walk;
 
 use super::callee::GRADIENT;
@@ -312,7 +312,9 @@ impl<'a> Analyzer<'a> {
         let name = self.text_of(base);
         let help = match known.as_slice() {
             [] => Some("it has no outputs and no labels inside".to_owned()),
-            _ if self.is_gradient(span) && suggest::nearest(&text, known.iter().map(String::as_str)).is_none() => {
+            _ if self.labelled_call(span).is_some_and(|call| self.is_gradient(call))
+                && suggest::nearest(&text, known.iter().map(String::as_str)).is_none() =>
+            {
                 Some(format!(
                     "`{name}` has {}; to get `{text}`, name it after the arrow of `{GRADIENT}` too, or leave the arrow out for all gradients",
                     suggest::listed(&known.iter().map(String::as_str).collect::<Vec<_>>())
@@ -325,17 +327,30 @@ impl<'a> Analyzer<'a> {
         self.fail_value(ModelError::UnknownMember { name, member: text, at: member.span.into(), help })
     }
 
-    /// Whether the label whose name is at `label` names a gradient.
-    fn is_gradient(&self, label: SrcSpan) -> bool {
-        let mut found = false;
+    /// The call whose label has its name at `label`; `None` if there is none.
+    fn labelled_call(&self, label: SrcSpan) -> Option<&'a Call> {
+        let mut found = None;
         walk::stmts(self.ast, &mut |stmt| {
             if let StmtKind::Call(call) = &stmt.kind
                 && call.label.as_ref().is_some_and(|name| name.name.span == label)
             {
-                found |= matches!(&call.callee[..], [name] if self.names.name(name.symbol) == GRADIENT);
+                found = Some(call);
             }
         });
         found
+    }
+
+    /// Whether a call is a gradient.
+    fn is_gradient(&self, call: &Call) -> bool {
+        matches!(&call.callee[..], [name] if self.names.name(name.symbol) == GRADIENT)
+    }
+
+    /// The definition that the call with this label calls, and its first output; `None` if it has none.
+    fn first_output(&self, label: SrcSpan) -> Option<(&str, &str)> {
+        let [callee] = self.labelled_call(label)?.callee.as_slice() else { return None };
+        let DeclKind::Def { signature, .. } = &self.defs.get(&callee.symbol)?.kind else { return None };
+        let output = signature.outputs.first()?;
+        Some((self.names.name(callee.symbol), self.names.name(output.name.symbol)))
     }
 
     /// Returns the slice of a value used as an operand: a tensor, or the only output of a label. `None` after an error, which has
@@ -381,6 +396,7 @@ impl<'a> Analyzer<'a> {
     pub(in crate::model) fn single_output(&mut self, value: &Value, span: SrcSpan) -> Option<ViewId> {
         let Value::Label(label) = value else { return None };
         let data = self.label_data(*label);
+        let label_at = data.span;
         if data.members.iter().flatten().any(|(_, value)| matches!(value, Value::Unknown)) {
             return None;
         }
@@ -392,9 +408,17 @@ impl<'a> Analyzer<'a> {
             several => {
                 let (found, help) = match several.len() {
                     0 => {
-                        let help = "read something that has an output: an operation that writes, or a call of a \
-                                    `def f(x -> y) { … }`";
-                        ("a label without an output".to_owned(), Some(help.to_owned()))
+                        let help = match self.first_output(label_at) {
+                            Some((of, output)) => {
+                                format!(
+                                    "`{of}` never writes its output `{output}`: end an operation in it with `-> {output}`"
+                                )
+                            }
+                            None => "read something that has an output: an operation that writes, or a call of a \
+                                     `def f(x -> y) { … }`"
+                                .to_owned(),
+                        };
+                        ("a label without an output".to_owned(), Some(help))
                     }
                     count => {
                         let names: Vec<String> = names.iter().map(|name| format!("`.{name}`")).collect();

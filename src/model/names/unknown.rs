@@ -118,7 +118,7 @@ pub(in crate::model) enum NameRole {
     Operand,
     /// The type of an argument of a definition.
     ArgumentType,
-    /// A size in such a type.
+    /// A size in such a type, or a value in a field of a kernel.
     ArgumentSize,
     /// A label to wait for.
     Label,
@@ -241,6 +241,11 @@ pub(in crate::model) fn option_help(of: &str, name: &str, known: &[&str]) -> Str
         _ if of == "reduce" && ["dim", "dims", "axis", "axes", "keepdim"].contains(&name) => {
             "`reduce` is a collective of several ranks; along a dimension, write `sum(x, dims: [0])`, `max` or `mean`"
                 .to_owned()
+        }
+        (None, _)
+            if ops::find(of).is_some() && ["out", "dtype", "out_dtype", "output_dtype", "type"].contains(&name) =>
+        {
+            format!("write the output or its type after an arrow: `{of}(… -> y)`, `{of}(… -> f32[4, 8])`")
         }
         (None, _) if of == "gather" && along => {
             "`gather(x, i)` selects rows of `x`, along its first dimension".to_owned()
@@ -393,7 +398,7 @@ pub(in crate::model) fn help<'a>(name: &str, place: NameRole, known: impl IntoIt
             "write the type of a tensor, such as `f32[8]`; an argument that is no tensor has no type".to_owned()
         }
         NameRole::ArgumentSize => {
-            format!("a `def` gets its sizes as inputs: add `{name}` to them, or declare `param {name} = 4` above")
+            format!("add `{name}` to the inputs of the signature, or declare `param {name} = 4` above")
         }
         NameRole::Condition => format!("declare it above, `param {name} = true`, or compare a number: `{name} > 0`"),
         NameRole::Label | NameRole::Differentiated => format!("give an operation above that label: `{name}: nop()`"),

@@ -249,13 +249,13 @@ impl Analyzer<'_> {
     pub(in crate::model) fn wrong_type<T>(&mut self, expected: &str, found: &Value, span: SrcSpan) -> Option<T> {
         if !matches!(found, Value::Unknown) {
             let help = match expected {
+                "a stream" if matches!(found, Value::Group(_)) => Some(
+                    "a group follows its collective: `all_reduce(x -> x) over dp`; a stream is declared, `stream s`",
+                ),
                 _ if matches!(found, Value::Group(_)) => Some(
                     "a group is not a number: `tp.size` is the number of ranks in the group `tp`, `tp.rank` the \
                      number of this one",
                 ),
-                _ if matches!(found, Value::Parts(_)) => {
-                    Some("name a part after a dot: `w.up`; parts of one type are one flat tensor together")
-                }
                 "a tensor or a plain number" if matches!(found, Value::Number(_)) => {
                     Some("the elements of a tensor have no unit: leave it out")
                 }
@@ -322,7 +322,8 @@ impl Analyzer<'_> {
                 )),
                 _ => None,
             };
-            let help = unquoted(expected, found).or(family).or(help.map(str::to_owned));
+            let parts = found.parts_help(&self.names);
+            let help = unquoted(expected, found).or(family).or(parts).or(help.map(str::to_owned));
             let (expected, found) = (expected.to_owned(), found.describe(&self.names));
             self.error(ModelError::WrongType { expected, found, at: span.into(), help });
         }
@@ -361,7 +362,9 @@ impl Analyzer<'_> {
                     (BinaryOp::Equal, Some(equal)) => Value::Bool(equal),
                     (BinaryOp::NotEqual, Some(equal)) => Value::Bool(!equal),
                     _ => {
-                        self.values_differ(op.name(), operands_help(op, &left, &right), (&left, &right), spans);
+                        let parts = [&left, &right].into_iter().find_map(|value| value.parts_help(&self.names));
+                        let help = parts.unwrap_or_else(|| operands_help(op, &left, &right));
+                        self.values_differ(op.name(), help, (&left, &right), spans);
                         Value::Unknown
                     }
                 }
@@ -531,7 +534,6 @@ fn whole(op: BinaryOp, x: i64, y: i64) -> Option<Whole> {
 /// Help for an operator whose operands are not numbers.
 fn operands_help(op: BinaryOp, left: &Value, right: &Value) -> String {
     let computed = |value: &Value| matches!(value, Value::Tensor { .. } | Value::Label(_) | Value::Labels(_));
-    let order = matches!(op, BinaryOp::Less | BinaryOp::LessEqual | BinaryOp::Greater | BinaryOp::GreaterEqual);
     match (op, left, right) {
         (_, Value::Group(_), _) | (_, _, Value::Group(_)) => {
             "a group is not a number: `tp.size` is the number of ranks in the group `tp`, `tp.rank` the number of \
@@ -541,6 +543,11 @@ fn operands_help(op: BinaryOp, left: &Value, right: &Value) -> String {
         (_, Value::Labels(_), _) | (_, _, Value::Labels(_)) => {
             "pick a member of the family, `f[0]`; to compute with all members, let each write its part of one buffer, \
              `f[i]: … -> all[i]`, and name that buffer"
+                .to_owned()
+        }
+        _ if op.is_comparison() && (computed(left) || computed(right)) => {
+            "an `if` or a `let` is decided before the run, and the elements of a tensor are known only during it: `map` \
+             chooses for each element, `map(if x > 3 { x } else { 0 } -> y)`"
                 .to_owned()
         }
         _ if computed(left) || computed(right) => {
@@ -555,7 +562,7 @@ fn operands_help(op: BinaryOp, left: &Value, right: &Value) -> String {
         (BinaryOp::Equal | BinaryOp::NotEqual, ..) => {
             "both sides have to be of one kind: two numbers, two texts, or two words".to_owned()
         }
-        (_, Value::Bool(_), _) if order => "two comparisons are joined by `and`: `1 < n and n < 3`".to_owned(),
+        (_, Value::Bool(_), _) if op.is_comparison() => "two comparisons are joined by `and`: `1 < n and n < 3`".to_owned(),
         _ => "it applies to numbers only".to_owned(),
     }
 }

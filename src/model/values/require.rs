@@ -15,7 +15,7 @@ impl Analyzer<'_> {
         }
         let message = match message {
             Some(message) => crate::base::visible::one_line(message).into_owned(),
-            None => "a requirement of the file does not hold".to_owned(),
+            None => "a requirement of the file".to_owned(),
         };
         let (reason, help) = (self.reason(condition), self.require_help(condition));
         self.error(ModelError::Requirement { message, reason, at: condition.span.into(), help });

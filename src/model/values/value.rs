@@ -225,6 +225,13 @@ impl Value {
         }
     }
 
+    /// Help for a buffer with parts of several types that is used as one tensor; `None` for any other value.
+    pub fn parts_help(&self, names: &Interner) -> Option<String> {
+        let Value::Parts(parts) = self else { return None };
+        let parts: Vec<String> = parts.iter().map(|(name, _)| format!("`.{}`", names.name(*name))).collect();
+        Some(format!("it is no single tensor: write the part after its name, {}", parts.join(" or ")))
+    }
+
     /// Source form, for parameters.
     pub fn text(&self, names: &Interner) -> String {
         match self {

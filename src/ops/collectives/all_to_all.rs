@@ -155,15 +155,24 @@ fn uneven(call: &Call, counts: &ElementCounts) -> Result<Vec<(DType, Dims)>, OpE
     let tensor = source.tensor;
     let ranks = call.team.ranks as usize;
     call.needs_rank(0, 1, "to count rows of the first")?;
-    let help = format!("the group has {ranks} ranks: write a list of {ranks} lists with {ranks} numbers each, or one");
-    let bad = |why: String| Err(call.bad_option("counts", why, help.clone()));
+    let bad = |found: String, given: usize| {
+        let more =
+            if ranks == 1 && given > 1 { format!("; `--ranks {given}` checks it with {given}") } else { String::new() };
+        let help = format!(
+            "the group has {}: write a number for each, or a list of such lists, one for each{more}",
+            counted(ranks, "rank")
+        );
+        Err(call.bad_option("counts", found, help))
+    };
     let rows: &[Vec<u64>] = match counts {
-        ElementCounts::Rows(rows) if rows.len() != ranks => return bad(format!("it has {} lists", rows.len())),
+        ElementCounts::Rows(rows) if rows.len() != ranks => {
+            return bad(format!("it has {}", counted(rows.len(), "list")), rows.len());
+        }
         ElementCounts::Rows(rows) => rows,
         ElementCounts::Each(row) => std::slice::from_ref(row),
     };
     if let Some(row) = rows.iter().find(|row| row.len() != ranks) {
-        return bad(format!("a list of it has {} numbers", row.len()));
+        return bad(format!("a list of it has {}", counted(row.len(), "number")), row.len());
     }
     let rank = call.team.rank as usize;
     let (mut sent, mut received) = (0u64, 0u64);

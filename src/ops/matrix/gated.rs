@@ -56,7 +56,7 @@ impl Gate {
     pub fn outputs(call: &Call, (dtype, dims): (DType, Dims)) -> Result<Vec<(DType, Dims)>, OpError> {
         let last = dims.len() - 1;
         if dims[last] % 2 != 0 {
-            let why = format!("the product has {} columns, which no two halves are", dims[last]);
+            let why = format!("the product has {} columns, an odd number, and a gate needs two halves", dims[last]);
             let help = "`b` has the columns of the gate, and behind them as many that are gated".to_owned();
             return Err(call.bad_option("epilogue", why, help));
         }

@@ -1,10 +1,29 @@
 //! Chains of operations that `--fuse` would merge.
 
-use crate::base::{OpId, SrcSpan};
-use crate::model::Op;
+use crate::base::{Bytes, OpId, Space, SrcSpan};
+use crate::config::Profile;
+use crate::fuse;
+use crate::model::{Op, Program};
 use crate::ops::Spec;
+use crate::plan;
 
+use super::super::{Schedule, ScheduleOptions, Topology, place};
 use super::scene::{Savings, Scene};
+
+/// Share by which device memory must grow to be mentioned.
+const GROWTH: f64 = 0.01;
+
+/// The device memory that the program needs without and with `--fuse`, as the end of a sentence. A merged operation keeps what its
+/// members read until the last of them. `None` if fusion needs no more.
+pub fn added_memory(program: &Program, schedule: &Schedule, profile: &Profile) -> Option<String> {
+    let (fused, _) = fuse::fuse(program.clone());
+    let plan = plan::build(&fused).ok()?;
+    let options = ScheduleOptions { streams: Some(schedule.lanes.len() as u32), ..ScheduleOptions::default() };
+    let after = place(&fused, &plan, Topology::of(profile), &options).bytes(Space::Device);
+    let before = schedule.bytes(Space::Device);
+    let grows = after as f64 > (1.0 + GROWTH) * before as f64;
+    grows.then(|| format!("; device memory grows from {} to {}", Bytes(before), Bytes(after)))
+}
 
 /// Finds the chains that fusion merges in this slot.
 pub fn find(scene: &Scene) -> Vec<Savings> {

@@ -281,6 +281,12 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
     });
     let worth = |one: &PlanAdvice| one.gain.most_ns.0 as f64 >= (MIN_GAIN * whole / cycle).max(1.0);
     let mut advice: Vec<PlanAdvice> = advice.filter(worth).collect();
+    let is_chain = |one: &PlanAdvice| one.code.ends_with("unfused_chain");
+    if advice.iter().any(is_chain)
+        && let Some(memory) = chains::added_memory(program, schedule, profile)
+    {
+        advice.iter_mut().filter(|one| is_chain(one)).for_each(|one| one.help += &memory);
+    }
     advice.sort_by_key(|one| (std::cmp::Reverse(one.gain.most_ns), one.places.first().map(|(span, _)| *span)));
     advice
 }

@@ -194,11 +194,17 @@ fn equals(place: &FailurePoint) -> Option<String> {
         }
         _ if place.rule == Rule::stmt_piece && place.inside().is_none() => {
             let call = place.rest[1..].trim();
-            let (call, inside) = match call.strip_suffix(')') {
-                Some(inside) if is_word_call(call) && !call.contains("->") => (call, inside),
-                _ => ("map(x + 1)", "map(x + 1"),
-            };
-            Some(format!("write `{lead}: {call}` to give a result a name, `{inside} -> {lead})` to write to a buffer"))
+            Some(match call.strip_suffix(')') {
+                Some(inside) if is_word_call(call) && !call.contains("->") => {
+                    format!(
+                        "write `{lead}: {call}` to give a result a name, `{inside} -> {lead})` to write to a buffer"
+                    )
+                }
+                _ => format!(
+                    "write `map(x + 1 -> {lead})` to write to a buffer; a number never changes: give the new one a name of \
+                     its own, `let m = n + 1`"
+                ),
+            })
         }
         _ if place.expects("==") => help("values are compared by `==`"),
         _ => None,
@@ -279,7 +285,11 @@ fn operator(place: &FailurePoint) -> Option<String> {
             let name = place.word_before();
             let value = rest[2..].trim();
             let value = if value.is_empty() || value.contains('\n') { "1" } else { value };
-            Some(format!("an operation writes to memory: `map({name} {} {value} -> {name})`", &rest[..1]))
+            Some(format!(
+                "an operation writes to memory: `map({name} {0} {value} -> {name})`; a number never changes: give the new \
+                 one a name of its own, `let m = {name} {0} {value}`",
+                &rest[..1]
+            ))
         }
         '+' if place.expects_value() => help("remove it: a number has no sign `+`"),
         _ => None,
@@ -455,7 +465,7 @@ fn stray(place: &FailurePoint) -> Option<String> {
         return help("a file is used as a whole: `use \"lib.aorta\"`, and then `lib.name(…)`");
     }
     if place.lead() == "require" && found == "," {
-        return help("write the message after the condition: `require n > 4 \"n is too small\"`");
+        return help("write the message after the condition: `require n > 4 \"n is above 4\"`");
     }
     if found == "," && place.inside() == Some('(') && place.callee().is_none() {
         let (open, items) = (place.before.rfind('(')? + 1, place.rest.split(')').next()?);

@@ -259,6 +259,7 @@ impl ArgumentError {
             }
             _ => whole_number(option)
                 .filter(|_| why.ends_with(NO_NUMBER))
+                .or_else(|| allowed(&why))
                 .unwrap_or_else(|| format!("{tip}`{command} --help` says what each option takes")),
         };
         ArgumentError { why, help }
@@ -268,6 +269,12 @@ impl ArgumentError {
     pub fn of(self, what: &str, value: &str) -> InputError {
         InputError::BadValue { what: what.to_owned(), value: value.to_owned(), why: self.why, help: self.help }
     }
+}
+
+/// Help for a number outside of its range, for the parser's reason; `None` for another one.
+fn allowed(why: &str) -> Option<String> {
+    let (first, last) = why.rsplit_once(" is not in ")?.1.split_once("..=")?;
+    Some(format!("write a number from {first} to {last}"))
 }
 
 /// Parses words as `aorta exec` parses its arguments.
