@@ -1,7 +1,6 @@
 //! Bytes that each rank transfers over the network, from which bus bandwidth is computed, as nccl-tests defines it.
 
 use super::*;
-use crate::ops::movement::copies;
 
 impl CollectiveKind {
     /// Ratio of bus bandwidth to algorithm bandwidth for this number of ranks, which is the part of the bytes that
