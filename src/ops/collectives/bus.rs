@@ -133,6 +133,7 @@ pub fn bus_bytes(spec: &Spec) -> Option<BusBytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::movement::copies;
 
     #[test]
     fn factors_are_those_of_nccl_tests() {

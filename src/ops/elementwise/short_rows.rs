@@ -194,6 +194,7 @@ fn offset(strides: &Dims) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::expression::formula;
 
     #[test]
     fn rows_of_narrow_elements_that_begin_at_any_address_are_written_as_one() {
