@@ -23,7 +23,7 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &norms::softmax::Softmax,
     &sorting::top_k::TopK,
     &sorting::sort::Sort,
-    &movement::gather::transpose::Transpose,
+    &movement::transpose::Transpose,
     &movement::gather::Gather,
     &scatter::Scatter,
     &routing::Route,

@@ -20,11 +20,11 @@ use crate::base::units::{self, Dimension};
 use crate::model::{Expectation, FigureExpr, Metric, OpSet, Statistic};
 use crate::ops::expression::{Binary, Unary};
 
-use self::evidence::{Evidence, FigureSamples, Quotient};
 use super::record::{MetricRecord, OverSlots};
 use super::statistics::direction;
 use super::statistics::stats::samples_for;
 use super::statistics::summary::Summary;
+use evidence::{Evidence, FigureSamples, Quotient};
 
 /// The iterations that figures are taken from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

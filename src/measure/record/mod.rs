@@ -26,7 +26,6 @@ mod fusion;
 mod ranks;
 mod source;
 
-pub use self::times::{SlotTimes, Times};
 pub use super::verify::record::{
     CheckedOperations, OutputVerification, VariantVerification, VerificationRecord, WrongLaunch,
 };
@@ -34,6 +33,7 @@ pub use advice::AdviceRecord;
 pub use fusion::{BrokenRecord, FusionRecord, MergedRecord};
 pub use ranks::*;
 pub use source::{FileContents, SourceFiles};
+pub use times::{SlotTimes, Times};
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.run/1";

@@ -19,13 +19,12 @@ use crate::exec::{ExecError, LaunchMode, ObservedBy, Ranks, Samples, Trace};
 use crate::model::{FigureExpr, Program};
 use crate::plan;
 
-use self::blocks::{self, MeasuredBlocks};
-use self::sampled::{Serial, VariantSamples};
-use self::{doubts, variant, warmup};
 use super::observation::alone::Alone;
 use super::observation::waiting::Observations;
 use super::record::{Variant, WarmupRecord, pace};
 use super::request::{Measured, Request};
+use blocks::MeasuredBlocks;
+use sampled::{Serial, VariantSamples};
 
 /// Share of an iteration that observing must cost before another method is tried.
 const NOTICEABLE: f64 = 0.001;

@@ -1,7 +1,6 @@
 //! Gradients of `softmax` and of norms.
 
 use crate::base::Dims;
-use crate::ops::kernels::rows;
 
 use super::*;
 

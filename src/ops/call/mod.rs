@@ -8,10 +8,10 @@ pub(super) mod windows;
 
 use crate::base::{DType, Dims, SrcSpan};
 
-use self::error::{OTHER_DIMENSIONS, TOO_LARGE};
-use self::signature::Input;
 use super::team::Team;
 use super::{Attrs, Expression, OpError, Operation, Tensor};
+use error::{OTHER_DIMENSIONS, TOO_LARGE};
+use signature::Input;
 
 /// A tensor with its source location.
 #[derive(Clone, Copy, Debug)]

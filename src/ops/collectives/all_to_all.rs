@@ -3,9 +3,9 @@
 use crate::ops::movement::counted;
 use std::sync::Arc;
 
-use super::counted::row;
 use super::reduce::needs_equal_parts;
 use super::*;
+use crate::ops::movement::counted::row;
 
 /// `all_to_all(src -> dst, counts: [[…], …])`.
 pub struct AllToAll;

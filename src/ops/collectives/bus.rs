@@ -1,7 +1,6 @@
 //! Bytes that each rank transfers over the network, from which bus bandwidth is computed, as nccl-tests defines it.
 
 use super::*;
-use crate::ops::movement::copies;
 
 impl CollectiveKind {
     /// Ratio of bus bandwidth to algorithm bandwidth for this number of ranks, which is the part of the bytes that
@@ -134,6 +133,7 @@ pub fn bus_bytes(spec: &Spec) -> Option<BusBytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::movement::copies;
 
     #[test]
     fn factors_are_those_of_nccl_tests() {

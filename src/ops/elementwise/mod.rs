@@ -11,13 +11,13 @@ use std::ops::Range;
 
 use crate::base::units::Dimension;
 
-use self::short_rows::ShortRows;
 use super::expression::ball::Precision;
 use super::kernels::kernel::{BLOCK, compute_type};
 use super::kernels::occupancy::gap_bytes;
 use super::kernels::walk::{Operand, Task};
 use super::layout::{broadcast, broadcast_strides};
 use super::*;
+use short_rows::ShortRows;
 
 /// `map(expression, …)`.
 pub struct Map;

@@ -4,7 +4,6 @@
 //! Inputs with the output's strides are read in packs, too. Inputs that are broadcast, or that have gaps, are read element by element; they
 //! are small, or a cache holds what neighbouring elements read again.
 
-use crate::ops::expression::formula;
 use crate::ops::kernels::kernel::{BLOCK, c_type, compute_type, index_type, launch, param, u64_param};
 use crate::ops::kernels::occupancy;
 use crate::ops::kernels::walk::{self, ENOUGH_BLOCKS, ElementSource, Operand, Task};
@@ -195,6 +194,7 @@ fn offset(strides: &Dims) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::expression::formula;
 
     #[test]
     fn rows_of_narrow_elements_that_begin_at_any_address_are_written_as_one() {

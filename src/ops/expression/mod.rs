@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use crate::base::equal_by::equal_by;
 
-use self::ball::{Ball, Precision};
+use ball::{Ball, Precision};
 
 /// A node of an expression. Operands are indices of earlier nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

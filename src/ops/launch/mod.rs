@@ -1,5 +1,6 @@
 //! Launches: what a backend issues for an operation, as plain data.
 
+mod collective;
 mod fused_attention;
 mod kernel_ways;
 
@@ -8,9 +9,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::base::named::named;
-use crate::base::{DType, Dims, GroupId, Nanos};
+use crate::base::{DType, Dims, Nanos};
 
 use super::Tensor;
+pub use collective::{Collective, CollectiveKind, PartSizes, Peer, Reduction, RowCounts, Sent};
 pub use fused_attention::{AttentionCalls, AttentionForm, FusedAttention, QuerySums};
 pub use kernel_ways::{KernelWay, KernelWays};
 
@@ -442,38 +444,6 @@ impl CopyLaunch {
     }
 }
 
-/// A rank's part of a copy between ranks. The rank announces that its outputs may be overwritten, sends its data once
-/// the receiver has announced the same, and continues once all incoming data has arrived.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Peer {
-    /// This rank's number in the world.
-    pub rank: u32,
-    /// The data that this rank sends; `None` if it only receives.
-    pub sends: Option<Sent>,
-    /// For each output, in order, the rank that writes it.
-    pub from: Arc<[u32]>,
-}
-
-/// The data that a rank sends to another.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sent {
-    /// Rank that receives the data.
-    pub to: u32,
-    /// A copy or a kernel that reads this rank's memory. Its last operand is in the receiver's memory.
-    pub launch: Box<Launch>,
-    /// The numbers of rows to send, if the rank's second operand counts them at run time; `None` if the size is known
-    /// before the run.
-    pub counted: Option<RowCounts>,
-}
-
-impl Sent {
-    /// Number of the leading operands of `launch` that are in this rank's own memory: the data, and the row counts if
-    /// any.
-    pub fn inputs(&self) -> usize {
-        1 + usize::from(self.counted.is_some())
-    }
-}
-
 named! {
     /// Direction of a copy between host memory and device memory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -481,102 +451,6 @@ named! {
         HostToDevice = "h2d",
         DeviceToHost = "d2h",
         DeviceToDevice = "d2d",
-    }
-}
-
-/// The part of one rank in a collective, or one side of a transfer between two ranks.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Collective {
-    pub kind: CollectiveKind,
-    pub group: GroupId,
-    /// Number of ranks in the group, and this rank's number in it.
-    pub ranks: u32,
-    pub rank: u32,
-    /// Number of the operand that is sent, and of the operand that receives; `None` if the rank does not send or
-    /// receive.
-    pub source: Option<u8>,
-    pub target: Option<u8>,
-    pub dtype: DType,
-    /// Number of elements, as communication libraries count them. In an `all_gather`, each rank contributes this
-    /// number; in a `reduce_scatter`, each rank receives it; in an `all_to_all`, each rank sends it to each other rank.
-    /// For other collectives, it is the number of elements of the operand.
-    pub count: u64,
-    /// Function that combines the values of the ranks; without effect for collectives that only move data.
-    pub reduction: Reduction,
-    /// Number in the group of the root of a collective, or of the other rank of a transfer.
-    pub peer: u32,
-    /// Numbers of elements that an uneven `all_to_all` exchanges with each rank; `None` if all parts have `count`
-    /// elements.
-    pub parts: Option<Arc<PartSizes>>,
-    /// The rows of an `all_to_all` whose sizes a tensor holds; `None` if the sizes are known before the run.
-    pub counted: Option<RowCounts>,
-}
-
-/// Rows that go from each rank to each other rank. An integer matrix that every rank has counts them: one row of the
-/// matrix for each sender, whose columns are divided equally among the receivers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RowCounts {
-    /// Number of the operand with the counts.
-    pub operand: u8,
-    pub dtype: DType,
-    pub ranks: u32,
-    /// Number of columns of the matrix: counts for each sender.
-    pub parts: u64,
-    /// Whether the rows return to their senders, as the option `back` requests.
-    pub back: bool,
-    /// Number of elements of a row of data.
-    pub row: u64,
-    /// Number of rows that the source tensor has, and that the target tensor has.
-    pub source: u64,
-    pub target: u64,
-}
-
-impl Collective {
-    /// Whether the collective is a send or a receive between two ranks.
-    pub fn is_transfer(&self) -> bool {
-        matches!(self.kind, CollectiveKind::Send | CollectiveKind::Recv)
-    }
-
-    /// Whether this and another rank's collective are the same call. Ranks whose calls differ hang or fail.
-    pub fn meets(&self, other: &Collective) -> bool {
-        let key = |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer, one.counted);
-        key(self) == key(other)
-    }
-}
-
-/// Numbers of elements that a rank sends to each rank, and that it receives from each rank, in an uneven `all_to_all`.
-/// The lists are in rank order; the parts follow each other in memory without gaps.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PartSizes {
-    pub sent: Vec<u64>,
-    pub received: Vec<u64>,
-}
-
-named! {
-    /// Kind of a call of the collectives library.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    pub enum CollectiveKind {
-        AllReduce = "all_reduce",
-        AllGather = "all_gather",
-        ReduceScatter = "reduce_scatter",
-        AllToAll = "all_to_all",
-        Broadcast = "broadcast",
-        Reduce = "reduce",
-        Send = "send",
-        Recv = "recv",
-        Barrier = "barrier",
-    }
-}
-
-named! {
-    /// Reduction that a collective applies to the elements of all ranks.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    pub enum Reduction {
-        Sum = "sum",
-        Mean = "mean",
-        Min = "min",
-        Max = "max",
-        Product = "product",
     }
 }
 

@@ -4,12 +4,12 @@ mod box_tiles;
 mod few_rows;
 mod word_tiles;
 
-use self::box_tiles::BoxTiles;
-use self::few_rows::FewRows;
-use self::word_tiles::WordTiles;
 use crate::ops::kernels::stream::MovedRows;
 use crate::ops::kernels::walk;
 use crate::ops::*;
+use box_tiles::BoxTiles;
+use few_rows::FewRows;
+use word_tiles::WordTiles;
 
 /// `transpose(x)`.
 pub struct Transpose;
