@@ -52,6 +52,8 @@ fn ideal() -> Profile {
         &mut profile.graph.gap,
         &mut profile.graph.dispatch,
         &mut profile.graph.start,
+        &mut profile.graph.switch,
+        &mut profile.graph.branch_wait,
         &mut profile.queues.dispatch,
         &mut profile.queues.switch,
         &mut profile.host_to_device.latency,

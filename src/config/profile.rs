@@ -177,6 +177,12 @@ pub struct GraphCosts {
     pub start: SourcedFigure,
     /// Time for which the launch of a node, or the end of one of several branches, occupies the front end.
     pub dispatch: SourcedFigure,
+    /// Time in which the front end changes to the hardware queue of another branch; none by default.
+    #[serde(default = "SourcedFigure::none")]
+    pub switch: SourcedFigure,
+    /// Time of the wait of a branch for another branch of the graph's previous launch, which has not ended; none by default.
+    #[serde(default = "SourcedFigure::none")]
+    pub branch_wait: SourcedFigure,
 }
 
 /// Hardware queues.
@@ -418,6 +424,8 @@ impl Profile {
             ("graph.gap", &graph.gap),
             ("graph.start", &graph.start),
             ("graph.dispatch", &graph.dispatch),
+            ("graph.switch", &graph.switch),
+            ("graph.branch_wait", &graph.branch_wait),
             ("queues.dispatch", &self.queues.dispatch),
             ("queues.switch", &self.queues.switch),
             ("host_to_device.latency", &self.host_to_device.latency),

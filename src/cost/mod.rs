@@ -7,6 +7,7 @@ mod exchange;
 pub mod floor;
 mod ideal;
 mod peer;
+mod product;
 
 use std::num::NonZeroU32;
 
@@ -161,6 +162,8 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
     let latency = match (cost.read + cost.reread, cost.matrix) {
         (Traffic { host: 1.., .. }, _) => profile.host_link.latency.value(),
         (_, None) if (cost.read + cost.written).total() > 0 => first_access(cost, cached, profile),
+        // A product reads descriptions of its factors, and then the factors. Its floor contains both if the cache serves them.
+        (_, Some(_)) => 2.0 * (first_access(cost, cached, profile) - first_access(cost, 1.0, profile)),
         _ => 0.0,
     };
     match launch {
@@ -205,7 +208,8 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                 Some(_) => profile.matrix_floor.value(),
                 None => profile.kernel_floor.value(),
             };
-            let floor = floor + latency + further_time(cost, cached, profile);
+            let floor = floor + latency + product::further_time(cost, cached, profile);
+            let block_time = block_time + product::last_stores(cost, grid.waves(profile), profile);
             Task::Kernel { blocks: grid.blocks, share: grid.share, block_time, busy, floor }
         }
     }
@@ -365,13 +369,6 @@ fn latency_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 
         + (cost.waits + first) * wait
         + cost.exchanges * profile.block_exchange.value()
         + cost.handoffs * profile.block_handoff.value()
-}
-
-/// Time in ns of the kernels that run before and after a product.
-fn further_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
-    // Each reads its description, and then its operands.
-    let launch = profile.graph.gap.value() + profile.kernel_floor.value() + 2.0 * profile.memory_latency.value();
-    cost.tiling.further as f64 * launch + memory_time(2.0 * cost.tiling.converted as f64, cached, profile)
 }
 
 /// Time in ns in which a unit moves the bytes of a block of a kernel without matrix units.

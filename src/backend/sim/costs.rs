@@ -19,11 +19,13 @@ pub struct Costs {
     pub graph_gap: Time,
     pub graph_start: Time,
     pub graph_cold: Time,
+    /// Time of the wait of a graph's branch for a branch of its previous launch.
+    pub branch_wait: Time,
     /// Number of hardware queues to which a graph assigns its branches in turn.
     pub queues: u64,
     /// Time between the starts of two root nodes of the same hardware queue, and of two root nodes of different ones.
     pub graph_roots: [Time; 2],
-    /// Time in which the front end changes to another hardware queue.
+    /// Time in which the front end changes to the hardware queue of another branch.
     pub queue_switch: Time,
     /// Further time until a copy engine starts behind the engine of kernels, which executes stamps and launches graphs.
     pub gap_engine: Time,
@@ -35,27 +37,31 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Reads the times of a profile.
-    pub fn new(profile: &Profile) -> Costs {
+    /// Reads the times of a profile. `is_cold` is true if iterations begin with a flush of the caches.
+    pub fn new(profile: &Profile, is_cold: bool) -> Costs {
+        let reads = [&profile.cache_wait, &profile.memory_wait].map(|wait| wait.value());
+        // The device reads a wait in several steps, one after the other, and hot caches shorten each of them.
+        let share = if is_cold || reads[1] == 0.0 { 1.0 } else { (reads[0] / reads[1]).min(1.0) };
         Costs {
             record: whole(profile.host.record.value()),
             wait: whole(profile.host.wait.value()),
             stamp: whole(profile.host.stamp.value()),
             gap_same: whole(profile.gap_same.value()),
             gap_event: whole(profile.gap_event.value()),
-            gap_wait: whole(profile.gap_wait.value()),
+            gap_wait: whole(profile.gap_wait.value() * share),
             latency: whole(profile.launch_latency.value()),
             graph_launch: whole(profile.graph.launch.value()),
             graph_branch: whole(profile.graph.launch_branch.value()),
             graph_gap: whole(profile.graph.gap.value()),
             graph_start: whole(profile.graph.start.value()),
             graph_cold: whole(cost::cold_node(profile)),
+            branch_wait: whole(profile.graph.branch_wait.value()),
             queues: (profile.queues.count.value() as u64).max(1),
-            graph_roots: [0.0, profile.queues.switch.value()]
+            graph_roots: [0.0, profile.graph.switch.value()]
                 .map(|least| whole(profile.graph.dispatch.value().max(least))),
-            queue_switch: whole(profile.queues.switch.value()),
+            queue_switch: whole(profile.graph.switch.value()),
             gap_engine: whole(profile.gap_engine.value()),
-            graph_reads: [&profile.cache_wait, &profile.memory_wait].map(|wait| whole(wait.value())),
+            graph_reads: reads.map(whole),
             depth: profile.host.queue_depth.value() as u32,
             flush: (whole(profile.host.memset.value()), cost::flush(profile)),
         }
@@ -92,7 +98,7 @@ mod tests {
     #[test]
     fn roots_of_one_queue_follow_each_other() {
         let profile = Profile::named("h200").expect("embedded");
-        let mut costs = Costs::new(&profile);
+        let mut costs = Costs::new(&profile, false);
         (costs.queues, costs.graph_roots, costs.queue_switch) = (2, [10, 100], 100);
         let starts = |roots: u64| (0..roots).map(|number| costs.root(number, roots)).collect::<Vec<_>>();
         assert_eq!(starts(2), [0, 100]);

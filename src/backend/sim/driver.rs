@@ -67,7 +67,8 @@ pub fn open(profile: &Profile, images: &[Image], notes: &[String], each: bool) -
     let lanes =
         (0..).zip(images).flat_map(|(rank, image)| image.lanes.iter().map(move |lane| (rank, urgency(lane.priority))));
     let ranks = images.iter().map(|image| image.rank).collect();
-    let mut machine = SimMachine::new(profile, &lanes.collect::<Vec<_>>(), ranks, queues);
+    let is_cold = images.iter().any(|image| !image.cold.is_empty());
+    let mut machine = SimMachine::new(profile, &lanes.collect::<Vec<_>>(), ranks, queues, is_cold);
     for (lane, info) in (0..).zip(images.iter().flat_map(|image| &image.lanes)) {
         let units = info.units.map(|units| units.of(profile.units.value() as u32, profile.chips.value() as u32));
         units.iter().for_each(|&units| machine.limit(lane, units));
@@ -118,7 +119,7 @@ impl SimDriver {
         SimDriver {
             world,
             place,
-            costs: Costs::new(profile),
+            costs: Costs::new(profile, !image.cold.is_empty()),
             host: 0,
             calls: 0,
             issued: None,
@@ -163,6 +164,7 @@ impl SimDriver {
         };
         let mut tasks: Vec<Vec<Option<TaskId>>> = self.lanes.iter().map(lane).collect();
         tasks.push(self.events.clone());
+        tasks.push(self.graphs.iter().map(|graph| graph.end).collect());
         if let Some(Issued { under_way, next_stamp, stamps, .. }) = self.issued {
             // Stamps of the iteration being issued, of those under way, and of the one before.
             let window = under_way as u32 + 2;
@@ -214,7 +216,9 @@ impl SimDriver {
         let own = last.iter().map(|&task| (task, same.max(count * wait)));
         let others = (1..).zip(waits.drain(..)).map(|(number, task)| (task, event + (count - number) * wait));
         let after = own.chain(others).chain(ends.iter().map(|&task| (task, 0)));
-        let task = state.machine.submit(action, *placing, self.host + self.costs.latency, after);
+        // A position is no work that the host could bring too late. A graph's start follows it while the call is under way.
+        let visible = if matches!(action, Action::Mark(None)) { 0 } else { self.host + self.costs.latency };
+        let task = state.machine.submit(action, *placing, visible, after);
         if let Some((lane, counted)) = counted {
             state.machine.count(task, lane, counted);
         }
@@ -365,7 +369,7 @@ impl Driver for SimDriver {
 
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>> {
         let number = graph as usize;
-        let graph = std::mem::take(&mut self.graphs[number]);
+        let mut graph = std::mem::take(&mut self.graphs[number]);
         self.host += self.costs.graph_launch + self.costs.graph_branch * Time::from(graph.branches.saturating_sub(1));
         let start = self.submit(lane, Action::Mark(None), None)?;
         let placed = self.lanes[lane as usize].0.lane;
@@ -408,6 +412,10 @@ impl Driver for SimDriver {
             }
             tasks.push(task);
         }
+        if let Some(previous) = graph.end {
+            let delay = graph.waits_again() * self.costs.branch_wait;
+            self.world.lock().machine.relaunch(previous, start, self.host, delay);
+        }
         let mut ends: Vec<TaskId> = graph.last.iter().map(|&node| tasks[node as usize]).collect();
         if ends.len() > 1 {
             let placing = Placing { lane: placed, queue: None, priority: 0, stamps_before: 0 };
@@ -418,8 +426,8 @@ impl Driver for SimDriver {
                 |&last: &TaskId| state.machine.submit(Action::BranchEnd, placing, visible, [(last, 0), launched]);
             ends = ends.iter().map(&mut end).collect();
         }
+        graph.end = Some(self.submit_after(lane, Action::Mark(None), None, &ends)?);
         self.graphs[number] = graph;
-        self.submit_after(lane, Action::Mark(None), None, &ends)?;
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Captured graphs of the simulated driver, and captures in progress.
 
-use super::machine::Action;
+use super::machine::{Action, TaskId, Time};
 
 /// A node of a captured graph.
 #[derive(Clone, Debug)]
@@ -24,6 +24,16 @@ pub struct CapturedGraph {
     pub branches: u32,
     /// True if the nodes run one after the other: each depends on the one before it.
     pub is_chain: bool,
+    /// The task that ends the last launch; `None` before the first.
+    pub end: Option<TaskId>,
+}
+
+impl CapturedGraph {
+    /// Number of waits if the graph is launched again before its end: each branch waits for the end of each other branch.
+    pub fn waits_again(&self) -> Time {
+        let (roots, leaves) = (Time::from(self.branches), self.last.len() as Time);
+        roots * leaves - roots.min(leaves)
+    }
 }
 
 /// A capture in progress.
@@ -46,7 +56,7 @@ impl Capture {
         let last = (0..nodes.len() as u32).filter(|&node| !waited[node as usize]).collect();
         let branches = nodes.iter().filter(|node| node.after.is_empty()).count() as u32;
         let is_chain = nodes.iter().zip(0..).skip(1).all(|(node, number): (_, u32)| node.after.contains(&(number - 1)));
-        CapturedGraph { nodes, last, branches, is_chain }
+        CapturedGraph { nodes, last, branches, is_chain, end: None }
     }
 }
 

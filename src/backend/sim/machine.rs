@@ -91,6 +91,9 @@ struct TaskState {
     /// Lane whose progress the task changes, and whether its start and its end count as those of an operation; `None` if
     /// neither does.
     counted: Option<(u32, [bool; 2])>,
+    /// If the task ends a launch of a graph that was launched again: the begin of that launch, the time of the call, and
+    /// the delay in ns of its roots if the task ends after the call.
+    relaunch: Option<(TaskId, Time, Time)>,
 }
 
 impl TaskState {
@@ -108,6 +111,7 @@ impl TaskState {
             left_out: 0.0,
             observed: [None; 2],
             counted: None,
+            relaunch: None,
         }
     }
 }
@@ -236,7 +240,8 @@ pub struct SimMachine {
 impl SimMachine {
     /// Creates one device per rank with `queues` hardware queues each. `lanes` has the device and the priority of each
     /// lane; lower values are more urgent.
-    pub fn new(profile: &Profile, lanes: &[(u32, i32)], ranks: Vec<u32>, queues: usize) -> SimMachine {
+    /// With `is_cold`, iterations begin with a flush of the caches.
+    pub fn new(profile: &Profile, lanes: &[(u32, i32)], ranks: Vec<u32>, queues: usize, is_cold: bool) -> SimMachine {
         let capacity = profile.units.value() as u64 * u64::from(Cost::WHOLE_UNIT);
         let engines = |direction: Direction| {
             let engines = cost::engines(direction, profile);
@@ -285,7 +290,7 @@ impl SimMachine {
             moved: false,
             queues: (0..ranks.len() * queues).map(|_| VecDeque::new()).collect(),
             rule: profile.queues.rule,
-            front_end_times: FrontEndTimes::new(profile),
+            front_end_times: FrontEndTimes::new(profile, is_cold),
             stamps: Vec::new(),
             paces: vec![[0; 2]; lanes.len()],
         }
@@ -360,6 +365,14 @@ impl SimMachine {
             self.at(ready, EventKind::Ready(id));
         }
         id
+    }
+
+    /// Delays the tasks that depend on `begin` by `delay` ns if `previous` ends after the time `call`.
+    pub fn relaunch(&mut self, previous: TaskId, begin: TaskId, call: Time, delay: Time) {
+        // A task that has ended did so before the call, since no call is simulated after later events.
+        if !self.has_ended(previous) {
+            self.state(previous).relaunch = Some((begin, call, delay));
+        }
     }
 
     /// Keeps the ends of tasks for at least `gap` ns plus the further gaps, so that tasks that start this long after
@@ -543,12 +556,16 @@ impl SimMachine {
         let action = state.action;
         let counted = state.counted;
         let followers = std::mem::take(&mut state.followers);
+        let relaunch = state.relaunch.filter(|&(_, call, _)| now > call);
         let marked = match action {
             Action::Mark(stamp) => stamp.or(state.observed[1]),
             Action::Run(_) | Action::Exchange(_) | Action::Meet(_) | Action::BranchEnd => state.observed[1],
         };
         if let Some((lane, [_, closes])) = counted {
             self.paces[lane as usize][1] += u64::from(closes);
+        }
+        if let Some((begin, _, delay)) = relaunch {
+            self.state(begin).followers.iter_mut().for_each(|(_, gap)| *gap += delay);
         }
         self.stamps.extend(marked.map(|stamp| (stamp, now)));
         self.outstanding[placing.lane as usize] -= u32::from(placing.queue.is_some());

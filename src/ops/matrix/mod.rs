@@ -251,6 +251,7 @@ impl Operation for Gemm {
             share: Cost::WHOLE_UNIT,
             matrix: Some(arithmetic(spec)),
             tiling,
+            waits: tiling::waits(self, spec),
             ..Cost::default()
         }
     }

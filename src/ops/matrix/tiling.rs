@@ -13,6 +13,10 @@ const TILES: [u64; 3] = [256, 128, 64];
 const SMALL_TILES: [u64; 3] = [128, 64, 32];
 /// Rows of a block of the kernel that multiplies a matrix and a vector.
 const VECTOR_ROWS: u64 = 64;
+/// Terms of the depth that such a block loads at once, and depth from which on blocks share it: 512 to 4096 terms take 0.57 ns each with
+/// 128 results, further ones 0.2 ns (docs/measurements/2026-11-29-queues-and-graphs.md).
+const VECTOR_TERMS: f64 = 256.0;
+const VECTOR_DEPTH: u64 = 4096;
 /// Largest number of results of a tile, whose sums fill half of an SM's registers.
 const LARGEST_TILE: u64 = 256 * 128;
 
@@ -48,6 +52,9 @@ const RESIDENT_BLOCKS: u64 = 4;
 /// Number of results of a tile whose products take as long as the latency of a term of the depth, in a block that has
 /// an SM to itself, with matrix units: 64 terms take 110 ns with 16 bits (measured on an H100).
 const LATENCY: f64 = 4800.0;
+/// As [`LATENCY`], with `tf32`: 192 terms take 1.3 µs in a tile of 64 × 64, as in tiles of 128 × 64
+/// (docs/measurements/2026-11-29-queues-and-graphs.md).
+const TF32_LATENCY: f64 = 9000.0;
 /// As [`LATENCY`], without matrix units: 8 terms take 250 ns with `f32` (measured on an H100).
 const WIDE_LATENCY: f64 = 5800.0;
 
@@ -125,7 +132,7 @@ impl Division {
             let (loads, latency) = match (is_wide, is_unaligned) {
                 (true, _) => (PER_LOADED * sides, WIDE_LATENCY),
                 (false, true) => (PER_LOADED * sides / pack.unwrap_or(1) as f64, UNALIGNED_LATENCY * sides),
-                (false, false) => (0.0, LATENCY),
+                (false, false) => (0.0, if size == 4 { TF32_LATENCY } else { LATENCY }),
             };
             let products = (rows * columns) as f64 / if is_paired { PAIRED } else { 1.0 };
             let area = products.max(loads).max(latency / beside);
@@ -175,17 +182,26 @@ impl Division {
 /// Alignment of rows in bytes that the fast kernels require of the factors and of the result (NVIDIA, "Matrix Multiplication Background User's Guide").
 pub const ALIGNMENT: u64 = 16;
 
+/// Whether the library multiplies a matrix and a vector, by a kernel without matrix units, which reads rows of any alignment.
+fn is_vector(gemm: &Gemm, spec: &Spec) -> bool {
+    let (m, n, ..) = sizes(spec);
+    let is_alone = spec.inputs[0].dtype.size() > 2 || library_epilogue(spec).is_none();
+    let has_rows = || has_rows_at(&spec.inputs[usize::from(m <= n)], ALIGNMENT);
+    matches!(gemm, Gemm::Plain) && m.min(n) <= 1 && (is_alone || !has_rows())
+}
+
+/// Number of loads for which a block waits, one after the other.
+pub fn waits(gemm: &Gemm, spec: &Spec) -> f64 {
+    let (_, _, k, _) = sizes(spec);
+    if is_vector(gemm, spec) { k.min(VECTOR_DEPTH) as f64 / VECTOR_TERMS } else { 0.0 }
+}
+
 /// Returns the number of blocks of a product, and how they divide it.
 pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let (m, n, k, batch) = sizes(spec);
     let flops = |rows: u64, columns: u64| 2.0 * rows as f64 * columns as f64 * k as f64 * batch as f64;
     let is_narrow = spec.inputs[0].dtype.size() <= 2;
-    let is_alone = !is_narrow || library_epilogue(spec).is_none();
-    let is_vector = matches!(gemm, Gemm::Plain)
-        && m.min(n) <= 1
-        && (is_alone || !has_rows_at(&spec.inputs[usize::from(m <= n)], ALIGNMENT));
-    if is_vector {
-        // A kernel without matrix units, which reads rows of any alignment.
+    if is_vector(gemm, spec) {
         let blocks = (m.max(n).div_ceil(VECTOR_ROWS) * batch).max(UNITS);
         return (blocks, Tiling { flops: flops(m, n), ..Tiling::default() });
     }
@@ -199,7 +215,8 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
         Some(form) => Division::scaled((m, n, k, batch), form).1,
         None => {
             let may_share = !products.iter().any(loses_terms);
-            Division::of((m, n, k, batch), !is_narrow && is_vectorized(spec), pack, 2, may_share).1
+            let size = if is_narrow || pack.is_some() { 2 } else { 4 };
+            Division::of((m, n, k, batch), !is_narrow && is_vectorized(spec), pack, size, may_share).1
         }
     };
     // Loads and latencies of rows of any alignment take as long as with 16 bits, in which matrix units have twice the rate of `tf32`.

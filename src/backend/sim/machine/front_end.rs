@@ -13,6 +13,8 @@ use super::{Action, OFFERED, POLLED_LATER, READY, SimMachine, TaskId, Time, whol
 pub(super) struct FrontEndTimes {
     /// Time for which the launch of a kernel occupies the front end.
     launch: Time,
+    /// Time in which the front end polls a queue.
+    poll: Time,
     /// Time in which the front end changes to another queue.
     switch: Time,
     /// Time for which the launch of a graph's node, or the end of one of several branches, occupies the front end.
@@ -20,9 +22,13 @@ pub(super) struct FrontEndTimes {
 }
 
 impl FrontEndTimes {
-    pub(super) fn new(profile: &Profile) -> FrontEndTimes {
+    /// `is_cold` is true if iterations begin with a flush of the caches.
+    pub(super) fn new(profile: &Profile, is_cold: bool) -> FrontEndTimes {
+        // After a flush, the front end reads from memory what the head of a queue waits for.
+        let read = if is_cold { profile.memory_wait.value() - profile.cache_wait.value() } else { 0.0 };
         FrontEndTimes {
             launch: whole(profile.queues.dispatch.value()),
+            poll: whole(profile.queues.dispatch.value() + read.max(0.0)),
             switch: whole(profile.queues.switch.value()),
             node: whole(profile.graph.dispatch.value()),
         }
@@ -72,7 +78,7 @@ impl FrontEnd {
 
 impl SimMachine {
     /// Delays the head of a hardware queue whose dependencies have ended: the front end first polls each other queue of the device whose head
-    /// waits, which takes as long as a launch. Returns false if nothing delays the task.
+    /// waits for a dependency, a gap or the end of such polls. Returns false if nothing delays the task.
     ///
     /// Heads of a later iteration do not count, so that an iteration takes the same time whether or not others follow
     /// it.
@@ -84,15 +90,16 @@ impl SimMachine {
         }
         let (device, stamps_before) = (self.device(task), self.state(task).placing.stamps_before);
         let waits = |other: &&VecDeque<TaskId>| {
-            let head = other.front().map(|&head| &self.tasks[(head - self.first) as usize]);
+            let head = other.front().filter(|&&head| head != task);
+            let head = head.map(|&head| &self.tasks[(head - self.first) as usize]);
             head.is_some_and(|head| {
                 let is_here = self.device_of[head.placing.lane as usize] as usize == device;
                 let is_of_iteration = head.placing.stamps_before == stamps_before;
-                is_here && is_of_iteration && (1..POLLED_LATER).contains(&head.open)
+                is_here && is_of_iteration && head.open <= POLLED_LATER
             })
         };
         let blocked = self.queues.iter().filter(waits).count();
-        let delay = blocked as Time * self.front_end_times.launch;
+        let delay = blocked as Time * self.front_end_times.poll;
         if delay > 0 {
             self.state(task).open = POLLED_LATER;
             self.at(self.now + delay, EventKind::Ready(task));
@@ -123,7 +130,7 @@ impl SimMachine {
 
     /// Launches heads of queues until the front end is busy, or no head is ready.
     fn serve(&mut self, device: usize) {
-        let FrontEndTimes { launch, switch, node: _ } = self.front_end_times;
+        let FrontEndTimes { launch, switch, .. } = self.front_end_times;
         let now = self.now;
         while !self.devices[device].front_end.is_reserved {
             let front_end = &mut self.devices[device].front_end;

@@ -104,8 +104,20 @@ fn what(digest: &mut Digest, what: EventKind) {
 
 /// Adds a task's state to a digest. `latest` is the largest number of stamps before any task up to this one.
 fn state(digest: &mut Digest, state: &TaskState, latest: u64) {
-    let TaskState { action, placing, open, ready, followers, end, waiting, running, left_out, observed, counted } =
-        state;
+    let TaskState {
+        action,
+        placing,
+        open,
+        ready,
+        followers,
+        end,
+        waiting,
+        running,
+        left_out,
+        observed,
+        counted,
+        relaunch,
+    } = state;
     if let Some(end) = end {
         // Dependents only need its end.
         digest.word(0u64);
@@ -131,6 +143,11 @@ fn state(digest: &mut Digest, state: &TaskState, latest: u64) {
     match counted {
         None => digest.word(0u64),
         Some((lane, counts)) => digest.words([1, u64::from(*lane), counts[0].into(), counts[1].into()]),
+    }
+    digest.maybe_task(relaunch.map(|(begin, ..)| begin));
+    if let Some((_, call, delay)) = relaunch {
+        digest.moment(*call);
+        digest.duration(*delay);
     }
 }
 

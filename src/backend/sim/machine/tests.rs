@@ -15,7 +15,7 @@ fn chains(streams: u32, rounds: u32, queues: u32, time: f64) -> Time {
     set(&mut profile.queues.dispatch, 100.0);
     set(&mut profile.queues.switch, 200.0);
     let lanes: Vec<(u32, i32)> = (0..streams).map(|_| (0, 0)).collect();
-    let mut machine = SimMachine::new(&profile, &lanes, vec![0], queues as usize);
+    let mut machine = SimMachine::new(&profile, &lanes, vec![0], queues as usize, false);
     let kernel = Task::Kernel { blocks: 1, share: 1, block_time: time, busy: Busy::default(), floor: 0.0 };
     // Holds all kernels until all of them are submitted, as the gate does.
     let gate = machine.hold(0);
@@ -35,7 +35,7 @@ fn ends_are_kept_for_tasks_that_begin_long_after_them() {
     let gap = 2_000_000;
     let ends = |kept: bool| {
         let profile = Profile::named("h200").expect("embedded");
-        let mut machine = SimMachine::new(&profile, &[(0, 0), (0, 0)], vec![0], 2);
+        let mut machine = SimMachine::new(&profile, &[(0, 0), (0, 0)], vec![0], 2, false);
         let kernel = |time| {
             Action::Run(Task::Kernel { blocks: 1, share: 1, block_time: time, busy: Busy::default(), floor: 0.0 })
         };
@@ -75,7 +75,7 @@ fn queues_share_a_front_end() {
 fn branches(chains: u32, nodes: u32, time: f64, joined: bool) -> Time {
     let mut profile = Profile::named("h200").expect("embedded");
     profile.graph.dispatch = SourcedFigure(100.0, "test".to_owned());
-    let mut machine = SimMachine::new(&profile, &[(0, 0)], vec![0], 1);
+    let mut machine = SimMachine::new(&profile, &[(0, 0)], vec![0], 1, false);
     let kernel = Task::Kernel { blocks: 1, share: 1, block_time: time, busy: Busy::default(), floor: 0.0 };
     let placing = Placing { lane: 0, queue: None, priority: 0, stamps_before: 0 };
     for _ in 0..chains {
@@ -111,7 +111,7 @@ fn waiting_queues_delay_a_queue_that_has_waited() {
     let mut profile = Profile::named("h200").expect("embedded");
     profile.queues.dispatch = SourcedFigure(100.0, "test".to_owned());
     profile.queues.switch = SourcedFigure(0.0, "test".to_owned());
-    let mut machine = SimMachine::new(&profile, &[(0, 0); 3], vec![0], 3);
+    let mut machine = SimMachine::new(&profile, &[(0, 0); 3], vec![0], 3, false);
     let kernel =
         Action::Run(Task::Kernel { blocks: 1, share: 1, block_time: 1000.0, busy: Busy::default(), floor: 0.0 });
     let placing = |lane| Placing { lane, queue: Some(lane), priority: 0, stamps_before: 0 };
