@@ -4,7 +4,7 @@ import math
 
 from drawn_case import SIZES, Case, count, elements, log_uniform, shape, size
 from drawn_products import (draw_few_terms_gemm, draw_gemm, draw_grouped_gemm, draw_narrow_gemm, draw_odd_gemm, draw_odd_grouped_gemm,
-                            draw_scaled_gemm, draw_thin_gemm)
+                            draw_scaled_gemm, draw_thin_gemm, draw_thin_grouped_gemm)
 from drawn_windows import draw_conv, draw_few_conv, draw_pool
 
 
@@ -565,7 +565,7 @@ def draw_sort(draw):
                 count(dims) * (2 * SIZES[dtype] + 8))
 
 
-DRAWN = {"scaled_gemm": draw_scaled_gemm, "narrow_gemm": draw_narrow_gemm, "grouped_gemm": draw_grouped_gemm, "gemm": draw_gemm, "thin_gemm": draw_thin_gemm, "few_terms_gemm": draw_few_terms_gemm, "odd_gemm": draw_odd_gemm, "odd_grouped_gemm": draw_odd_grouped_gemm, "conv": draw_conv, "few_conv": draw_few_conv, "pool": draw_pool, "map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,
+DRAWN = {"scaled_gemm": draw_scaled_gemm, "narrow_gemm": draw_narrow_gemm, "grouped_gemm": draw_grouped_gemm, "gemm": draw_gemm, "thin_gemm": draw_thin_gemm, "few_terms_gemm": draw_few_terms_gemm, "odd_gemm": draw_odd_gemm, "odd_grouped_gemm": draw_odd_grouped_gemm, "thin_grouped_gemm": draw_thin_grouped_gemm, "conv": draw_conv, "few_conv": draw_few_conv, "pool": draw_pool, "map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,
          "transpose": draw_transpose, "gather": draw_gather, "pages": draw_pages, "scatter": draw_scatter, "route": draw_route, "copy": draw_copy,
          "map_several": draw_map_several, "embedding": draw_embedding, "concat": draw_concat, "pad": draw_pad, "rope": draw_rope,
          "dropout": draw_dropout, "adamw": draw_adamw, "sgd": draw_sgd, "triad": draw_triad,

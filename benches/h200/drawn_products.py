@@ -82,6 +82,20 @@ def draw_odd_grouped_gemm(draw):
     return grouped_gemm(dtype, form, groups, tokens, draw.choice((1, draw.uniform(0.3, 1))), k, n)
 
 
+def draw_thin_grouped_gemm(draw):
+    """Grouped products that memory limits: groups of few columns, of few terms, or of few rows."""
+    dtype = draw.choice(("bf16", "bf16", "f16"))
+    groups = draw.choice((1, 2, 3, log_uniform(draw, 2, 64)))
+    form = draw.choice(("rows", "turned", "depth"))
+    wide, few = log_uniform(draw, 64, 8192), draw.choice((1, 2, 3, 4, log_uniform(draw, 5, 32)))
+    wide = wide if draw.random() < 0.3 else max(8, wide // 8 * 8)
+    kind = draw.choice(("columns", "terms", "rows"))
+    k, n = {"columns": (wide, few), "terms": (few, wide), "rows": (wide, max(8, log_uniform(draw, 64, 8192) // 8 * 8))}[kind]
+    groups = max(1, min(groups, (1 << 27) // (k * n)))
+    tokens = groups * few if kind == "rows" else max(groups, min(log_uniform(draw, 256, 1 << 19), (1 << 27) // (k + n)))
+    return grouped_gemm(dtype, form, groups, tokens, draw.choice((1, draw.uniform(0.3, 1))), k, n)
+
+
 def gemm(dtype, sizes, turned, kind, batch=1):
     m, n, k = sizes
     lead = [batch] if batch > 1 else []

@@ -9,7 +9,7 @@ use super::super::layout::in_packs;
 use super::epilogue::Finish;
 use super::{arithmetic, batches, is_odd, scales, sizes, thin_text as text};
 use crate::ops::kernels::kernel::{Parameter, c_type, geometry_param, kernel, param, u32_param, u64_param};
-use crate::ops::kernels::occupancy::{BUSY_BLOCKS, SECTOR, WARP, share};
+use crate::ops::kernels::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, RESIDENT_BLOCKS, SECTOR, WARP, share};
 use crate::ops::{Arg, Arithmetic, Cost, Kernel, Launch, Space, Spec, Tensor};
 
 /// Maximum number of rows or columns of a thin product. With more, multiplying takes longer than reading the large matrix without
@@ -36,6 +36,8 @@ const MIN_VECTOR_BYTES: u64 = 8;
 
 /// Threads of a block.
 const THREADS: u64 = 256;
+/// Maximum number of rows of a thread, which keeps their sums in registers.
+const MAX_ROWS: u64 = 8;
 
 /// Maximum number of threads that share rows along the depth, and the number of packs of a row up to which these are enough.
 const GROUPS: [(u64, u64); 3] = [(32, 512), (128, 1024), (256, u64::MAX)];
@@ -46,10 +48,9 @@ const ACROSS: u64 = 32;
 /// Number of terms of the thin matrix that shared memory holds, for a large matrix across the depth.
 const STAGED: u64 = 512;
 
-/// Number of loads that a thread has in flight, for each of its rows.
-const AHEAD: u64 = 4;
-/// As [`AHEAD`], for loads of less than [`MIN_VECTOR_BYTES`].
-const SMALL_AHEAD: u64 = 16;
+/// Bytes that a thread has in flight, and the maximum number of loads for them.
+const IN_FLIGHT: u64 = 64;
+const MAX_AHEAD: u64 = 16;
 
 /// Minimum number of steps of a thread along the depth if blocks share it.
 const MIN_STEPS: u64 = 4;
@@ -66,8 +67,20 @@ const PER_LOAD: f64 = 2.0;
 /// Number of sums that a thread of the second kernel loads at once.
 const JOINED_AT_ONCE: u64 = 8;
 
+/// What the groups of a thin grouped product divide.
+#[derive(Clone, Copy)]
+pub enum Groups {
+    /// Rows of the large matrix, each group with its own thin matrix.
+    Rows(u64),
+    /// The depth, each group with its own result.
+    Depth(u64),
+}
+
+/// Index of the input of a grouped product with the end of each group.
+const ENDS: usize = 2;
+
 /// Division of a thin product among blocks and threads.
-struct Thin {
+pub struct Thin {
     /// Size of the large matrix along the dimension that is not the depth.
     wide: u64,
     /// Size of the thin matrix along the dimension that is not the depth.
@@ -76,6 +89,10 @@ struct Thin {
     depth: u64,
     /// Number of products with these sizes.
     batch: u64,
+    /// Groups of a grouped product; `None` for products of equal sizes.
+    groups: Option<Groups>,
+    /// Steps after the sums.
+    finish: Finish,
     /// Whether the large matrix is `b`, so that results along it are columns.
     is_b: bool,
     /// Whether rows of the large matrix lie along the depth.
@@ -101,19 +118,22 @@ pub fn applies(spec: &Spec) -> bool {
 
 /// Returns the kernels that compute the product and its epilogue; `None` for a product that is not thin.
 pub fn launches(spec: &Spec) -> Option<Vec<Launch>> {
-    let thin = Thin::of(spec)?;
-    let join = (thin.splits > 1).then(|| thin.join(spec));
-    Some([thin.kernel(spec)].into_iter().chain(join).map(Launch::Kernel).collect())
+    Thin::of(spec).map(|thin| thin.launches(spec))
 }
 
 /// Returns the costs of these kernels; `None` if a library computes the product.
 pub fn costs(spec: &Spec) -> Option<Vec<Cost>> {
-    Thin::of(spec).map(|thin| thin.costs(spec))
+    Thin::of(spec).map(|thin| thin.costs(spec, Spec::bytes_of(&spec.inputs)))
 }
 
 /// Returns the stride between the rows of a matrix, in elements.
 fn row(tensor: &Tensor) -> u64 {
     tensor.strides[tensor.dims.len() - 2]
+}
+
+/// Whether rows of `b`, or of `a`, lie along the depth: those of `b` if it is transposed, and those of `a` if it is not.
+fn lies_along_depth(spec: &Spec, is_b: bool) -> bool {
+    is_b == spec.attrs.bool(if is_b { "transpose_b" } else { "transpose_a" })
 }
 
 impl Thin {
@@ -124,15 +144,13 @@ impl Thin {
             matches!(arithmetic(spec), Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::F32 | Arithmetic::Tf32);
         let is_b = m <= n;
         let (thin, wide) = if is_b { (m, n) } else { (n, m) };
-        let large = &spec.inputs[usize::from(is_b)];
-        let size = large.dtype.size();
+        let size = spec.inputs[0].dtype.size();
         // Products that share the large matrix are one product with more rows.
         let is_shared = batches(spec).strides[usize::from(is_b)].contains(&0);
         if !floats || scales(spec).is_some() || thin == 0 || thin > MAX_THIN || is_shared {
             return None;
         }
-        // Rows of `b` lie along the depth if it is transposed, and those of `a` if it is not.
-        let along = is_b == spec.attrs.bool(if is_b { "transpose_b" } else { "transpose_a" });
+        let along = lies_along_depth(spec, is_b);
         let is_odd = is_odd(spec);
         let least = match (along, thin) {
             (false, 1) => MIN_BYTES_OF_VECTOR,
@@ -146,43 +164,95 @@ impl Thin {
         if !along && if thin == 1 { size < 4 || !Finish::of(spec).has_epilogue() } else { size < 4 && !is_odd } {
             return None;
         }
+        Thin { wide, thin, depth, batch, ..Thin::undivided(spec, Finish::of(spec), is_b)? }.divided(size)
+    }
+
+    /// Returns the division of a grouped product of these sizes, rows, columns and terms; `None` if tiles compute it.
+    pub fn of_groups(spec: &Spec, finish: Finish, groups: Groups, [m, n, depth]: [u64; 3]) -> Option<Thin> {
+        let floats = matches!(arithmetic(spec), Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::F32);
+        let in_depth = matches!(groups, Groups::Depth(_));
+        let is_b = in_depth && m <= n;
+        let (thin, wide) = if is_b { (m, n) } else { (n, m) };
+        let fits = thin <= MAX_THIN && wide.min(thin).min(depth) > 0;
+        let has_rows = |tensor: &Tensor| {
+            let last = tensor.dims.len() - 1;
+            tensor.strides[last] == 1 || tensor.dims[last] == 1
+        };
+        let have_rows = spec.inputs[..2].iter().chain(&spec.outputs).all(has_rows);
+        if !floats || !fits || !have_rows || lies_along_depth(spec, is_b) == in_depth {
+            return None;
+        }
+        let size = spec.inputs[0].dtype.size();
+        // A second kernel adds up the parts of groups of the depth.
+        if in_depth && wide * depth * size < MIN_BYTES_OF_VECTOR {
+            return None;
+        }
+        let groups = Some(groups);
+        Thin { wide, thin, depth, groups, ..Thin::undivided(spec, finish, is_b)? }.divided(size)
+    }
+
+    /// Returns the division with the numbers of rows, of columns and of terms that belong to groups, for costs: blocks skip the others.
+    pub fn of_live(self, [m, n, depth]: [u64; 3]) -> Thin {
+        Thin { wide: if self.is_b { n } else { m }, depth, ..self }
+    }
+
+    /// Returns a product whose threads load the largest packs that the large matrix permits; `None` if these are too small.
+    fn undivided(spec: &Spec, finish: Finish, is_b: bool) -> Option<Thin> {
+        let large = &spec.inputs[usize::from(is_b)];
+        let size = large.dtype.size();
         let packs = (0..=(PACK_BYTES / size).ilog2()).rev().map(|exponent| 1 << exponent);
         let pack: u64 = packs.into_iter().find(|&pack| in_packs(large, pack))?;
-        let least = match (along, thin) {
+        Some(Thin {
+            wide: 0,
+            thin: 0,
+            depth: 0,
+            batch: 1,
+            groups: None,
+            finish,
+            is_b,
+            along: lies_along_depth(spec, is_b),
+            pack,
+            rows: 1,
+            group: 1,
+            ahead: (IN_FLIGHT / (pack * size)).min(MAX_AHEAD),
+            splits: 1,
+            share: 0,
+        })
+    }
+
+    /// Returns the product with its division.
+    fn divided(mut self, size: u64) -> Option<Thin> {
+        let least = match (self.along, self.thin) {
+            _ if self.groups.is_some() => size,
             (_, 1) => MIN_VECTOR_BYTES,
             (true, _) => MIN_PACK_BYTES,
             (false, _) => size,
         };
-        if pack * size < least {
+        if self.pack * size < least {
             return None;
         }
-        let mut all = Thin {
-            wide,
-            thin,
-            depth,
-            batch,
-            is_b,
-            along,
-            pack,
-            rows: 1,
-            group: wide.div_ceil(pack).next_power_of_two().min(ACROSS),
-            ahead: if pack * size < MIN_VECTOR_BYTES { SMALL_AHEAD } else { AHEAD },
-            splits: 1,
-            share: depth,
-        };
-        if along {
-            all.divide_rows();
+        if self.along {
+            self.divide_rows(size);
         } else {
+            self.group = self.wide.div_ceil(self.pack).next_power_of_two().min(ACROSS);
             // A thread has no more terms of the part that shared memory holds.
-            all.ahead = all.ahead.min(depth.min(STAGED).div_ceil(THREADS / all.group));
+            self.ahead = self.ahead.min(self.depth.min(STAGED).div_ceil(THREADS / self.group));
         }
-        all.divide_depth();
-        (all.blocks() <= MAX_BLOCKS).then_some(all)
+        self.divide_depth();
+        if let Some(Groups::Depth(groups)) = self.groups
+            && self.splits == 1
+        {
+            self.batch = groups;
+        }
+        (self.blocks() <= MAX_BLOCKS).then_some(self)
     }
 
     /// Chooses how many threads share how many rows: no more than a row has packs, since the others would be idle. Threads with several
     /// rows read the thin matrix less often.
-    fn divide_rows(&mut self) {
+    ///
+    /// A block of short rows takes about as long as its first loads. While more blocks wait than are resident, fewer threads share a row, or
+    /// more rows, until each thread has [`IN_FLIGHT`] bytes to load.
+    fn divide_rows(&mut self, size: u64) {
         self.rows = if self.thin == 1 { 1 } else { 2 };
         let packs = self.depth / self.pack;
         for (group, most) in GROUPS {
@@ -197,6 +267,16 @@ impl Thin {
         if self.tiles() * self.batch < BUSY_BLOCKS && packs >= THREADS {
             self.group = THREADS;
         }
+        let wait = |thin: &Thin| thin.tiles() * thin.batch >= 2 * RESIDENT_BLOCKS;
+        let bytes = self.pack * size;
+        while packs.div_ceil(self.group) < self.ahead && self.group * bytes > MOVED_AT_ONCE && wait(self) {
+            self.group /= 2;
+        }
+        let steps = packs.div_ceil(self.group);
+        while self.rows * steps < self.ahead && self.rows < MAX_ROWS && wait(self) {
+            self.rows *= 2;
+        }
+        self.ahead = steps.div_ceil(steps.div_ceil(self.ahead));
     }
 
     /// Divides the depth if there are fewer tiles than SMs.
@@ -205,8 +285,12 @@ impl Thin {
         let step = step * self.ahead;
         // Columns have twice the blocks, since these read in parts of the depth.
         let blocks = if self.along { BUSY_BLOCKS } else { 2 * BUSY_BLOCKS };
-        let wanted = (blocks / (self.tiles() * self.batch).max(1)).min(MAX_SPLITS);
-        let splits = wanted.min(self.depth / (step * MIN_STEPS)).max(1);
+        // The blocks of all groups write about as many parts as the blocks of one.
+        let most = if self.groups.is_some() { blocks } else { MAX_SPLITS };
+        let wanted = (blocks / (self.tiles() * self.batch).max(1)).min(most);
+        let few = wanted.min(self.depth / (step * MIN_STEPS));
+        // If a second kernel follows, more blocks cost only their sums.
+        let splits = if few > 1 { wanted.min(self.depth / step) } else { 1 };
         self.share = self.depth.div_ceil(splits).next_multiple_of(step);
         self.splits = self.depth.div_ceil(self.share);
     }
@@ -226,49 +310,69 @@ impl Thin {
 
     /// Bytes of the sums of blocks that share the depth; 0 if no blocks do.
     fn parts(&self) -> u64 {
-        let count = if self.splits > 1 { self.splits * self.batch * self.wide * self.thin } else { 0 };
-        4 * count
+        let parts = match self.groups {
+            _ if self.splits == 1 => 0,
+            // Each block has a part of a group, and another one if a group begins among its terms.
+            Some(Groups::Depth(groups)) => self.splits + groups,
+            _ => self.splits * self.batch,
+        };
+        4 * parts * self.wide * self.thin
     }
 
-    /// Returns the cost of each kernel, in the order of launches.
-    fn costs(&self, spec: &Spec) -> Vec<Cost> {
+    /// Number of results.
+    fn results(&self) -> u64 {
+        let products = if let Some(Groups::Depth(groups)) = self.groups { groups } else { self.batch };
+        products * self.wide * self.thin
+    }
+
+    /// Returns the kernels of the product and its epilogue.
+    pub fn launches(&self, spec: &Spec) -> Vec<Launch> {
+        let join = (self.splits > 1).then(|| self.join(spec));
+        [self.kernel(spec)].into_iter().chain(join).map(Launch::Kernel).collect()
+    }
+
+    /// Returns the cost of each kernel, in the order of launches. `read` are the bytes of the factors and of the epilogue's operands.
+    pub fn costs(&self, spec: &Spec, read: Traffic) -> Vec<Cost> {
         let size = spec.inputs[0].dtype.size();
         let (wide, thin, rows) = (self.wide as f64, self.thin as f64, self.rows as f64);
-        let products = wide * (self.depth * self.batch) as f64;
+        // Groups of the depth have all its terms together.
+        let batch = if self.groups.is_some() { 1 } else { self.batch };
+        let products = wide * (self.depth * batch) as f64;
         let parts = Traffic::of(Space::Device, self.parts());
         // Each block reads its part of the thin matrix.
-        let again = self.tiles() * self.batch * self.thin * self.depth * size;
+        let again = self.tiles() * batch * self.thin * self.depth * size;
         let step = if self.along { self.group * self.pack } else { THREADS / self.group };
         let rounds = self.share.div_ceil(step * self.ahead);
-        let expression = Finish::of(spec).expression();
-        let results = wide * thin * self.batch as f64;
+        let expression = self.finish.expression();
+        let results = self.results() as f64;
         let of_results = results * f64::from(expression.instructions());
         let loads = 1.0 / self.pack as f64 - size as f64 / MIN_VECTOR_BYTES as f64;
         let per_element = PER_ELEMENT + PER_LOAD * loads.max(0.0);
-        let (written, join) = match self.splits {
-            1 => (Spec::bytes_of(&spec.outputs), None),
-            _ => (parts, Some(parts)),
-        };
+        let has_parts = self.splits > 1;
+        // Blocks find the groups of their rows or terms first.
+        let finding = if self.groups.is_some() { 1.0 } else { 0.0 };
         let kernel = Cost {
             flops: 2.0 * products * thin + results * f64::from(expression.flops()),
             // Each element is converted, as are those of the thin matrix for the rows of a thread, and multiplied.
             instructions: products * (per_element + thin * (1.0 + per_element / rows)) + of_results,
-            read: Spec::bytes_of(&spec.inputs),
-            sectors: (Spec::bytes_of(&spec.inputs).total() + again) as f64 / SECTOR as f64,
-            written,
-            blocks: self.blocks(),
+            read,
+            sectors: (read.total() + again) as f64 / SECTOR as f64,
+            written: if has_parts { parts } else { Spec::bytes_of(&spec.outputs) },
+            blocks: self.blocks().max(1),
             share: share(THREADS),
-            waits: rounds as f64,
-            exchanges: if self.group > WARP || !self.along { 2.0 } else { 1.0 },
+            waits: rounds as f64 + finding,
+            exchanges: finding + if self.group > WARP || !self.along { 2.0 } else { 1.0 },
             ..Cost::default()
         };
-        let join = join.map(|parts| Cost {
-            instructions: results * (2 * self.splits) as f64,
+        let added = (self.parts() / 4).div_ceil(self.results().max(1));
+        let join = has_parts.then(|| Cost {
+            instructions: results * (2 * added) as f64,
             read: parts,
             written: Spec::bytes_of(&spec.outputs),
-            blocks: (self.batch * self.wide * self.thin).div_ceil(THREADS).max(1),
+            blocks: self.results().div_ceil(WARP).max(1),
             share: share(THREADS),
-            waits: self.splits.div_ceil(JOINED_AT_ONCE) as f64,
+            waits: added.div_ceil(THREADS / WARP * JOINED_AT_ONCE) as f64 + finding,
+            exchanges: 1.0,
             ..Cost::default()
         });
         std::iter::once(kernel).chain(join).collect()
@@ -276,11 +380,11 @@ impl Thin {
 
     /// Returns the parameters of both kernels.
     fn parameters(&self, spec: &Spec) -> Vec<Parameter> {
-        let finish = Finish::of(spec);
+        let finish = self.finish;
         let c = &spec.outputs[0];
         let [along_row, along_column] = [row(c), 1];
         let steps = if self.is_b { [along_column, along_row] } else { [along_row, along_column] };
-        vec![
+        let mut params = vec![
             param("O* c", Arg::Operand(spec.inputs.len() as u8)),
             param("const O* bias", Arg::Operand(finish.bias.unwrap_or(0) as u8)),
             param("C* parts", Arg::Workspace(self.parts())),
@@ -289,12 +393,23 @@ impl Thin {
             geometry_param("batches", &batches(spec)),
             u32_param("wide", self.wide),
             u32_param("splits", self.splits),
-        ]
+            u32_param("depth", self.depth),
+            u32_param("share", self.share),
+        ];
+        if let Some(Groups::Rows(groups) | Groups::Depth(groups)) = self.groups {
+            params.extend([
+                param("const I* ends", Arg::Operand(ENDS as u8)),
+                u64_param("ends_step", spec.inputs[ENDS].strides[0]),
+                u32_param("groups", groups),
+                u64_param("group_step", spec.inputs[1].strides[0]),
+            ]);
+        }
+        params
     }
 
     /// Returns the macro definitions of both kernels, followed by the text that they share.
     fn before(&self, spec: &Spec) -> String {
-        let finish = Finish::of(spec);
+        let finish = self.finish;
         let small = &spec.inputs[usize::from(!self.is_b)];
         let [row_small, term_small] = self.small_steps(spec);
         let lead = &small.strides[..small.dims.len() - 2];
@@ -320,14 +435,20 @@ impl Thin {
             ("DENSE", u64::from(dense && !along)),
             ("WIDE_COLUMNS", u64::from(self.is_b)),
             ("PARTS", u64::from(self.splits > 1)),
+            ("GROUPS_OF_ROWS", u64::from(matches!(self.groups, Some(Groups::Rows(_))))),
+            ("GROUPS_OF_DEPTH", u64::from(matches!(self.groups, Some(Groups::Depth(_))))),
             ("BIAS", u64::from(finish.bias.is_some())),
             ("ADDS", u64::from(finish.before.is_some())),
         ]
         .map(|(name, value)| define(name, value))
         .concat();
+        let of_groups = match self.groups {
+            Some(_) => format!("typedef {} I;\n{}", c_type(spec.inputs[ENDS].dtype), text::GROUPS),
+            None => String::new(),
+        };
         format!(
             "typedef {} T;\ntypedef {} O;\ntypedef f32 C;\n{}#undef BOUNDS\n#define BOUNDS __launch_bounds__({THREADS})\n\
-             {numbers}{}",
+             {numbers}{of_groups}{}",
             c_type(small.dtype),
             c_type(spec.outputs[0].dtype),
             finish.function_text(),
@@ -349,8 +470,6 @@ impl Thin {
         params.extend([
             param("const T* a", Arg::Operand(0)),
             param("const T* b", Arg::Operand(1)),
-            u32_param("depth", self.depth),
-            u32_param("share", self.share),
             u32_param("tiles", self.tiles()),
             u64_param("row_large", row(&spec.inputs[usize::from(self.is_b)])),
             u64_param("row_small", row_small),
@@ -363,9 +482,9 @@ impl Thin {
 
     fn join(&self, spec: &Spec) -> Kernel {
         let mut params = self.parameters(spec);
-        let count = self.batch * self.wide * self.thin;
+        let count = self.results();
         params.push(u64_param("count", count));
-        let blocks = count.div_ceil(THREADS);
+        let blocks = count.div_ceil(WARP);
         kernel("gemm_thin_join", &self.before(spec), &params, text::JOIN, blocks, THREADS as u32)
     }
 }
@@ -389,12 +508,9 @@ mod tests {
     /// Threads load as many bytes at once as the rows of the large matrix permit.
     #[test]
     fn rows_of_any_length_are_read_in_the_largest_packs() {
-        for (dtype, k, pack, ahead) in [
-            (DType::BF16, 4096, 8, 4),
-            (DType::BF16, 4100, 4, 4),
-            (DType::BF16, 4098, 2, 16),
-            (DType::F32, 4099, 1, 16),
-        ] {
+        for (dtype, k, pack, ahead) in
+            [(DType::BF16, 4096, 8, 2), (DType::BF16, 4100, 4, 5), (DType::BF16, 4098, 2, 9), (DType::F32, 4099, 1, 9)]
+        {
             let thin = divided(dtype, [3, k, 999], true, false).expect("a thin product");
             assert_eq!((thin.pack, thin.ahead), (pack, ahead), "{dtype} {k}");
         }
@@ -405,6 +521,19 @@ mod tests {
         let narrow = divided(DType::BF16, [4, 22057, 16], false, false).expect("a thin product");
         assert_eq!((narrow.pack, narrow.group, narrow.ahead, narrow.tiles()), (8, 2, 4, 1));
         assert!(narrow.splits > 1);
+    }
+
+    /// Threads of short rows have more loads, and more rows, while blocks wait for others.
+    #[test]
+    fn threads_of_many_short_rows_have_many_loads() {
+        for (dtype, sizes, group, rows, ahead) in [
+            (DType::F16, [135_168, 208, 1], 8, 1, 4),
+            (DType::F32, [668_792, 8, 2], 2, 4, 1),
+            (DType::F32, [1592, 44, 4], 16, 1, 1),
+        ] {
+            let thin = divided(dtype, sizes, true, false).expect("a thin product");
+            assert_eq!((thin.group, thin.rows, thin.ahead), (group, rows, ahead), "{dtype} {sizes:?}");
+        }
     }
 
     /// A library has kernels for vectors with rows of any alignment, but a second kernel follows them.

@@ -2,7 +2,7 @@
 
 use super::super::super::layout::in_packs;
 use super::super::align::{Source, tensor_map};
-use super::lengths::{Lengths, equal_lengths, known_lengths, random_lengths};
+use super::lengths::{Lengths, equal_lengths, known_lengths, live_lengths, random_lengths, read};
 use super::tiles::{DEPTH, mapped_tiles, row_warps, tile_threads};
 use super::*;
 use crate::ops::kernels::kernel::{bounds, c_type, kernel, launch, param, u32_param, u64_param};
@@ -324,15 +324,7 @@ impl Tiling {
 
     /// Returns the tiling with the number of rows, or of terms of the depth, that belong to groups, for costs: blocks skip the others.
     pub fn of_live(mut self, spec: &Spec) -> Tiling {
-        let known = known_lengths(spec, &self.shape);
-        let live = match &known {
-            Some(lengths) => Some(lengths.iter().map(|(length, count)| length * count).sum()),
-            None => spec.live.map(|live| live.rows),
-        };
-        if let Some(live) = live {
-            *if self.shape.in_depth { &mut self.shape.depth } else { &mut self.shape.rows } = live;
-        }
-        self.lengths = known.filter(|known| !known.is_empty()).unwrap_or_else(|| equal_lengths(&self.shape));
+        (self.shape, self.lengths) = live_lengths(spec, self.shape);
         self
     }
 
@@ -341,12 +333,7 @@ impl Tiling {
         let Shape { rows, columns, depth, in_depth, groups } = self.shape;
         let of_epilogue = f64::from(finish(spec).expression().flops());
         let results = if in_depth { groups * rows * columns } else { rows * columns };
-        // Rows of the factors that belong to no group are not read; results of none become zeros.
-        let [a, b, ends] = [0, 1, 2].map(|input| &spec.inputs[input]);
-        let read_of = |tensor: &Tensor, elements: u64| Traffic::of(tensor.space, elements * tensor.dtype.size());
-        let used: u64 = self.lengths.iter().filter(|(rows, _)| *rows > 0).map(|(_, groups)| groups).sum();
-        let b_elements = if in_depth { depth * columns } else { b.elements() / groups.max(1) * used };
-        let read = read_of(a, rows * depth) + read_of(b, b_elements) + read_of(ends, ends.elements());
+        let read = read(spec, &self.shape, &self.lengths);
         let written = Spec::bytes_of(&spec.outputs);
         let resident = self.resident as u32;
         let products = Cost {

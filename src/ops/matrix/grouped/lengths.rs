@@ -1,6 +1,6 @@
 //! Lengths of groups for which the time of a grouped product is estimated.
 
-use super::{Shape, Spec, groups};
+use super::{Shape, Spec, Tensor, Traffic, groups};
 
 /// Lengths of groups, the longest first: each length with the number of groups that have it.
 pub(super) type Lengths = Vec<(u64, u64)>;
@@ -35,6 +35,32 @@ pub(super) fn known_lengths(spec: &Spec, shape: &Shape) -> Option<Lengths> {
     let mut lengths: Lengths = groups(&ends, shape.length()).map(|group| (group.len() as u64, 1)).collect();
     lengths.sort_unstable_by(|a, b| b.cmp(a));
     Some(lengths)
+}
+
+/// Returns the sizes with the number of rows, or of terms of the depth, that belong to groups, and the lengths of the groups: those of equal
+/// groups if the text does not determine them.
+pub(super) fn live_lengths(spec: &Spec, shape: Shape) -> (Shape, Lengths) {
+    let known = known_lengths(spec, &shape);
+    let live = match &known {
+        Some(lengths) => Some(lengths.iter().map(|(length, count)| length * count).sum()),
+        None => spec.live.map(|live| live.rows),
+    };
+    let shape = match live {
+        Some(depth) if shape.in_depth => Shape { depth, ..shape },
+        Some(rows) => Shape { rows, ..shape },
+        None => shape,
+    };
+    (shape, known.filter(|known| !known.is_empty()).unwrap_or_else(|| equal_lengths(&shape)))
+}
+
+/// Returns the bytes that blocks read for groups of these lengths. They do not read what belongs to no group.
+pub(super) fn read(spec: &Spec, shape: &Shape, lengths: &Lengths) -> Traffic {
+    let [a, b, ends] = [0, 1, 2].map(|input| &spec.inputs[input]);
+    let read_of = |tensor: &Tensor, elements: u64| Traffic::of(tensor.space, elements * tensor.dtype.size());
+    let used: u64 = lengths.iter().filter(|(length, _)| *length > 0).map(|(_, groups)| groups).sum();
+    let Shape { in_depth, groups, rows, columns, depth } = *shape;
+    let b_elements = if in_depth { depth * columns } else { b.elements() / groups.max(1) * used };
+    read_of(a, rows * depth) + read_of(b, b_elements) + read_of(ends, ends.elements())
 }
 
 #[cfg(test)]

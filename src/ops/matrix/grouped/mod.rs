@@ -10,6 +10,7 @@ mod shifted;
 mod single;
 mod stores;
 mod text;
+mod thin;
 mod tiles;
 mod times;
 mod ways;
@@ -125,6 +126,7 @@ impl Operation for GroupedGemm {
         match Gate::of(spec, FACTORS) {
             Some(gate) => gate.cost(spec, self.cost(&gate.sums(spec))),
             None if let Some(product) = single::product(spec) => product.cost(),
+            None if let Some(costs) = thin::costs(spec) => costs.into_iter().sum(),
             None => Tiling::of(spec).of_live(spec).launch_costs(spec).into_iter().sum(),
         }
     }
@@ -133,6 +135,7 @@ impl Operation for GroupedGemm {
         match single::product(spec) {
             _ if Gate::of(spec, FACTORS).is_some() => Vec::new(),
             Some(product) => product.operation.launch_costs(&product),
+            None if let Some(costs) = thin::costs(spec) => costs,
             None => Tiling::of(spec).of_live(spec).launch_costs(spec),
         }
     }
@@ -204,6 +207,7 @@ impl Operation for GroupedGemm {
         match Gate::of(spec, FACTORS) {
             Some(gate) => gate.launch(spec, self.launch(&gate.sums(spec))),
             None if let Some(product) = single::product(spec) => single::launches(product.launch()),
+            None if let Some(launches) = thin::launches(spec) => launches,
             None => Tiling::of(spec).launches(spec),
         }
     }
@@ -219,7 +223,7 @@ impl Operation for GroupedGemm {
     fn launch_in_ways(&self, spec: &Spec, most: usize) -> Option<Vec<Launch>> {
         match Gate::of(spec, FACTORS) {
             Some(gate) => Some(gate.launch(spec, self.launch_in_ways(&gate.sums(spec), most)?)),
-            None if single::product(spec).is_some() => None,
+            None if single::product(spec).is_some() || thin::applies(spec) => None,
             None => Some(vec![ways::launch(spec, most)?]),
         }
     }
@@ -232,6 +236,7 @@ impl Operation for GroupedGemm {
         match Gate::of(spec, FACTORS) {
             Some(_) => Some(gated::IMPLEMENTATION),
             None if single::product(spec).is_some() => Some(single::IMPLEMENTATION),
+            None if thin::applies(spec) => Some(thin::IMPLEMENTATION),
             None => Tiling::of(spec).implementation(),
         }
     }

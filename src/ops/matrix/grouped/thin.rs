@@ -1,0 +1,56 @@
+//! Grouped products whose groups have few columns, or few rows if groups are parts of the depth: the generated kernels of thin products.
+
+use super::super::thin::{Groups, Thin};
+use super::lengths::{live_lengths, read};
+use super::*;
+
+/// Description of the kernels.
+pub const IMPLEMENTATION: &str = "a generated kernel computes the thin products of all groups";
+
+/// Whether generated kernels for thin products compute all groups.
+pub fn applies(spec: &Spec) -> bool {
+    division(spec, &Shape::of(spec)).is_some()
+}
+
+/// Returns these kernels; `None` if others compute the groups.
+pub fn launches(spec: &Spec) -> Option<Vec<Launch>> {
+    division(spec, &Shape::of(spec)).map(|thin| thin.launches(spec))
+}
+
+/// Returns the costs of these kernels; `None` if others compute the groups.
+pub fn costs(spec: &Spec) -> Option<Vec<Cost>> {
+    let (live, lengths) = live_lengths(spec, Shape::of(spec));
+    let division = division(spec, &Shape::of(spec))?.of_live([live.rows, live.columns, live.depth]);
+    Some(division.costs(spec, read(spec, &live, &lengths)))
+}
+
+/// Returns the division of a product of this shape.
+fn division(spec: &Spec, shape: &Shape) -> Option<Thin> {
+    let Shape { in_depth, groups, rows, columns, depth } = *shape;
+    let groups = if in_depth { Groups::Depth(groups) } else { Groups::Rows(groups) };
+    Thin::of_groups(spec, finish(spec), groups, [rows, columns, depth])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Groups of few columns take one kernel, and those of the depth two. Tiles compute small products of the depth, and others.
+    #[test]
+    fn kernels_of_thin_products_compute_few_columns() {
+        let of = |dims: &[u64]| Tensor::packed(DType::BF16, dims);
+        for (a, b, in_depth, kernels) in [
+            ([9000, 512], &[4, 512, 2][..], false, Some(1)),
+            ([9000, 512], &[4, 512, 5][..], false, None),
+            ([1 << 16, 512], &[1 << 16, 2][..], true, Some(2)),
+            ([1 << 16, 3], &[1 << 16, 512][..], true, Some(2)),
+            ([1 << 10, 512], &[1 << 10, 2][..], true, None),
+        ] {
+            let inputs = vec![of(&a), of(b), Tensor::packed(DType::I32, &[4])];
+            let spec = Spec::of_use("grouped_gemm", &[("transpose_a", Attr::Bool(in_depth))], inputs, &[None]);
+            let spec = spec.expect("a product");
+            assert_eq!(launches(&spec).map(|launches| launches.len()), kernels, "{a:?} {b:?}");
+            assert_eq!(costs(&spec).map(|costs| costs.len()), kernels, "{a:?} {b:?}");
+        }
+    }
+}
