@@ -80,8 +80,13 @@ impl RowSums {
             true => input.dims == dims,
             false => input.dims.last() == dims.last(),
         };
+        let shifted = if self.of_channels { None } else { ChainPartition::shifted_pack(spec) };
         // A pack of one element takes a register.
-        let least = |input: &Tensor| if !self.of_channels && common_pack(&[input]) == 1 { REGISTER } else { 0 };
+        let is_single = |input: &Tensor| match shifted {
+            Some(_) => input.dims != dims,
+            None => !self.of_channels && common_pack(&[input]) == 1,
+        };
+        let least = |input: &Tensor| if is_single(input) { REGISTER } else { 0 };
         let bytes: u64 = spec.inputs.iter().filter(is_row).map(|input| input.dtype.size().max(least(input))).sum();
         let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
         // Packs divide powers of two.
@@ -91,7 +96,7 @@ impl RowSums {
         if self.of_channels {
             return ChainPartition::of_channels(spec, most);
         }
-        ChainPartition::holding(spec, most).in_clusters(most, count(spec) as u64)
+        ChainPartition::holding(spec, most, shifted).in_clusters(most, count(spec) as u64)
     }
 
     /// The dimensions along which a row of this many dimensions extends.
@@ -319,7 +324,7 @@ impl SumKernel {
     fn add(&self, spec: &Spec, level: &Range<usize>, pieces: &Batches) -> String {
         let add = |count: &str| {
             let terms: String = level.clone().map(|sum| format!("t{sum} += {}; ", self.call(spec, sum, &[]))).collect();
-            format!("EACH_OF({count}) if (INSIDE(start)) {{ EACH {{ {terms}}} }}\n")
+            format!("EACH_OF({count}) if (INSIDE(start)) {{ EACH_LIVE({terms}) }}\n")
         };
         let across = level.clone().map(|sum| format!("  t{sum} = across(t{sum}, Sum());\n"));
         pieces(level.clone(), &add) + &across.collect::<String>()
@@ -353,7 +358,9 @@ impl SumKernel {
             _ => self.call(spec, sums, &targets),
         };
         let declared: String = (0..rows).map(|output| format!("C o{output}[V]; ")).collect();
-        let write = |output: usize| format!("write({}, o{output}); ", partition.pack(output, inputs + output));
+        let write = |output: usize| {
+            format!("write_row({}, lead, n, o{output}); ", partition.pack(output, inputs + output))
+        };
         let writes: String = (0..rows).map(write).collect();
         let finish = |count: &str| {
             format!("EACH_OF({count}) {{ {declared}EACH {assigned}; if (INSIDE(start)) {{ {writes}}} }}\n")
