@@ -15,8 +15,11 @@ use super::*;
 /// Maximum number of registers per thread for the elements that a kernel loads at a time.
 const UNDER_WAY: u64 = 32;
 
-/// Maximum size in bytes of the packs that divide rows for which packs of 16 bytes are shifted instead.
-const SMALL_PACK: u64 = 4;
+/// Largest number of bytes of a pack.
+pub const PACK_BYTES: u64 = 16;
+
+/// Maximum number of elements of a pack of rows that may begin inside a pack: partial packs take instructions for each element.
+const SHIFTED_PACK: u64 = 4;
 
 /// Division of rows among threads.
 pub struct ChainPartition {
@@ -86,15 +89,15 @@ impl ChainPartition {
         ChainPartition::divided(spec, (rows, None), &views, (most, shifted))
     }
 
-    /// Number of elements of the packs in which threads access rows that may begin inside a pack; `None` if larger packs divide the rows,
-    /// or if rows are too short.
+    /// Number of elements of the packs in which threads access rows that may begin inside a pack; `None` if packs divide the rows, if rows are
+    /// short, or if they do not fill the device: partial packs delay each row, but save instructions of all.
     pub fn shifted_pack(spec: &Spec) -> Option<u64> {
         let dims = spec.outputs[0].dims;
         let all: Vec<&Tensor> = spec.outputs.iter().chain(&spec.inputs).filter(|tensor| tensor.dims == dims).collect();
-        let size = all.iter().map(|tensor| tensor.dtype.size()).max()?;
-        let pack = 16 / size;
-        let is_worth = common_pack(&all) * size <= SMALL_PACK && *dims.last()? >= 2 * WARP * pack;
-        (is_worth && is_shifted(&all, pack)).then_some(pack)
+        let (elements, length) = (spec.outputs[0].elements(), *dims.last()?);
+        let pack = SHIFTED_PACK.min(PACK_BYTES / all.iter().map(|tensor| tensor.dtype.size()).max()?);
+        let fills = elements >= UNITS * length && elements >= UNITS * UNIT_THREADS * pack;
+        (fills && common_pack(&all) == 1 && length >= 2 * WARP * pack && is_shifted(&all, pack)).then_some(pack)
     }
 
     /// Returns the division of tensors `[samples, channels, elements]` in which a row is a channel of all samples.
@@ -142,15 +145,16 @@ impl ChainPartition {
         ChainPartition { rows, widths, sharing, cluster: 1, exchanged: 0, segments, shifted }
     }
 
-    /// Gives a row the fewest blocks whose registers hold it, and more if SMs would be idle. An exchange takes about as long as the
-    /// accesses to [`MIN_PACKS`] packs of each thread of a large block; more than two blocks wait at the same barrier, so that each thread
-    /// needs only a pack. The blocks exchange this many values. A row that no cluster holds keeps one block; so do rows of single elements
-    /// that suffice for all SMs, since instructions bound their time, and larger blocks wait for each other.
-    pub fn in_clusters(mut self, most: u64, exchanged: u64) -> ChainPartition {
+    /// Gives a row the fewest blocks whose registers hold it, and more if SMs would be idle. An exchange takes about as long as an SM's
+    /// accesses to [`MIN_PACKS`] packs of 16 bytes of each thread of a large block; more than two blocks wait at the same barrier, so that a
+    /// pack of each thread suffices. The blocks exchange this many values, and elements have `size` bytes. A row that no cluster holds keeps
+    /// one block; so do rows of single elements that suffice for all SMs, since instructions bound their time, and larger blocks wait for each
+    /// other.
+    pub fn in_clusters(mut self, most: u64, exchanged: u64, size: u64) -> ChainPartition {
         let (count, pack) = (self.rows.count, self.sharing.pack);
         let length = reach(&self.rows, pack, self.shifted);
         let holds = |blocks: &u64| length <= blocks * LARGEST_BLOCK * most;
-        let packs = |blocks: u64| length.div_ceil(blocks * LARGEST_BLOCK * pack);
+        let packs = |blocks: u64| (length * size).div_ceil(blocks * LARGEST_BLOCK * PACK_BYTES);
         let idle = |blocks: u64| 2 * blocks * count <= UNITS && packs(blocks) >= if blocks > 1 { 2 } else { MIN_PACKS };
         let enough = [1, 2, 4].into_iter().find(|blocks| holds(blocks) && !idle(*blocks)).unwrap_or(LARGEST_CLUSTER);
         if enough > 1 && holds(&enough) && (pack > 1 || count < UNITS) {

@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use super::super::ball::{Ball, Precision};
-use super::super::occupancy::{SECTOR, UNITS};
+use super::super::occupancy::{LARGEST_BLOCK, SECTOR, UNIT_REGISTERS, UNITS};
 use super::super::rows::{HELD, common_pack};
-use super::kernel::{ChainPartition, KernelFunction};
+use super::kernel::{ChainPartition, KernelFunction, PACK_BYTES};
 use super::*;
 
 /// Sums along rows. The first inputs of the spec's expression are the sums, the others are the spec's inputs. Its first outputs are
@@ -24,9 +24,6 @@ pub static CHANNEL_SUMS: RowSums = RowSums { of_channels: true };
 
 /// Size of a register in bytes.
 const REGISTER: u64 = 4;
-
-/// Largest number of bytes of a pack, of which a thread holds two at least.
-const PACK_BYTES: u64 = 16;
 
 /// Bytes of the sectors that an SM may access where channels have parts of sectors. It moves 64 bytes a cycle, so that these take about
 /// 2 µs, less than the further launches of separate sums.
@@ -89,14 +86,21 @@ impl RowSums {
         let least = |input: &Tensor| if is_single(input) { REGISTER } else { 0 };
         let bytes: u64 = spec.inputs.iter().filter(is_row).map(|input| input.dtype.size().max(least(input))).sum();
         let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
-        // Packs divide powers of two.
-        let held = 1 << (HELD * REGISTER / bytes.max(1)).max(1).ilog2();
-        let least = 2 * PACK_BYTES / spec.outputs[0].dtype.size();
-        let most = held.min(most).max(least);
-        if self.of_channels {
-            return ChainPartition::of_channels(spec, most);
-        }
-        ChainPartition::holding(spec, most, shifted).in_clusters(most, count(spec) as u64)
+        // A thread holds at least two packs.
+        let (size, exchanged) = (spec.outputs[0].dtype.size(), count(spec) as u64);
+        let least = 2 * PACK_BYTES / size;
+        let divided = |registers: u64| {
+            // Packs divide powers of two.
+            let held = 1 << (registers * REGISTER / bytes.max(1)).max(1).ilog2();
+            let most = held.min(most).max(least);
+            match self.of_channels {
+                true => ChainPartition::of_channels(spec, most),
+                false => ChainPartition::holding(spec, most, shifted).in_clusters(most, exchanged, size),
+            }
+        };
+        let partition = divided(HELD);
+        // Threads of a larger block have 64 registers each, of which half are for other values.
+        if partition.sharing.threads > LARGEST_BLOCK / 2 { divided(UNIT_REGISTERS / LARGEST_BLOCK / 2) } else { partition }
     }
 
     /// The dimensions along which a row of this many dimensions extends.
