@@ -9,6 +9,7 @@ use super::super::kernel::{
 use super::super::layout::{broadcast_strides, collapse};
 use super::super::norms::HELPERS;
 use super::super::occupancy::{LARGEST_BLOCK, LARGEST_CLUSTER, UNIT_THREADS, UNITS, WARP, share};
+use super::super::ragged::RAGGED;
 use super::super::rows::{HELD, MIN_PACKS, Rows, Sharing, common_pack, is_shifted, threads_of};
 use super::*;
 
@@ -17,9 +18,6 @@ const UNDER_WAY: u64 = 32;
 
 /// Largest number of bytes of a pack.
 pub const PACK_BYTES: u64 = 16;
-
-/// Maximum number of elements of a pack of rows that may begin inside a pack: partial packs take instructions for each element.
-const SHIFTED_PACK: u64 = 4;
 
 /// Division of rows among threads.
 pub struct ChainPartition {
@@ -89,15 +87,16 @@ impl ChainPartition {
         ChainPartition::divided(spec, (rows, None), &views, (most, shifted))
     }
 
-    /// Number of elements of the packs in which threads access rows that may begin inside a pack; `None` if packs divide the rows, if rows are
-    /// short, or if they do not fill the device: partial packs delay each row, but save instructions of all.
+    /// Number of elements of the packs of 16 bytes in which threads access rows that may begin inside a pack; `None` if packs divide the rows,
+    /// if rows are short, or if they do not fill the device: partial packs delay each row, but save instructions of all.
     pub fn shifted_pack(spec: &Spec) -> Option<u64> {
         let dims = spec.outputs[0].dims;
         let all: Vec<&Tensor> = spec.outputs.iter().chain(&spec.inputs).filter(|tensor| tensor.dims == dims).collect();
-        let (elements, length) = (spec.outputs[0].elements(), *dims.last()?);
-        let pack = SHIFTED_PACK.min(PACK_BYTES / all.iter().map(|tensor| tensor.dtype.size()).max()?);
+        let (elements, length, size) = (spec.outputs[0].elements(), *dims.last()?, spec.outputs[0].dtype.size());
+        let pack = PACK_BYTES / size;
         let fills = elements >= UNITS * length && elements >= UNITS * UNIT_THREADS * pack;
-        (fills && common_pack(&all) == 1 && length >= 2 * WARP * pack && is_shifted(&all, pack)).then_some(pack)
+        let is_long = length >= 2 * WARP * pack && all.iter().all(|tensor| tensor.dtype.size() == size);
+        (fills && is_long && common_pack(&all) == 1 && is_shifted(&all, pack)).then_some(pack)
     }
 
     /// Returns the division of tensors `[samples, channels, elements]` in which a row is a channel of all samples.
@@ -219,9 +218,10 @@ impl ChainPartition {
             1 => bounds(sharing.block() as u32),
             _ => format!("#define THREADS {}\n#define CLUSTER_BLOCKS {cluster}\n{CLUSTER}", sharing.threads),
         };
+        let ragged = if self.shifted { format!("#define RAGGED 1\n{RAGGED}") } else { String::new() };
         let definitions = format!(
             "{bounds}typedef {} C;\n#define SEGMENT {segment}u\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED {}\n#define CENTRED {}\n\
-             {HELPERS}{SOFTMAX}{}",
+             {ragged}{HELPERS}{SOFTMAX}{}",
             c_type(compute_type(spec)),
             sharing.threads,
             sharing.pack,
