@@ -291,10 +291,7 @@ impl Common<'_> {
                 read += &format!(
                     "        if ((u64)piece * {pack} < terms + lead) p{i}[e][0] = *(const HeldPack<{dtype}, {pack}>*)(a{i} + {place});\n"
                 );
-                if lead.is_empty() {
-                    lead = format!("  const u32 lead = (u32)((u64)a{i} / sizeof({dtype}) % {pack});\n");
-                }
-                lead += &format!("  a{i} -= lead;\n");
+                lead = format!("  const u32 lead = (u32)((u64)a{i} / sizeof({dtype}) % {pack});\n  a{i} -= lead;\n");
                 elements.push(format!("load<C>(p{i}[e][0][v])"));
                 continue;
             }

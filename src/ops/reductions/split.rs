@@ -230,18 +230,12 @@ impl Split {
             let good = |pack: &u64| *pack <= length && whole(*pack) && width(input, *pack) == *pack;
             halves(most(input)).find(good).unwrap_or(1)
         });
-        // Long unaligned rows are read in aligned packs, if the rows of all inputs begin at the same element of a pack.
+        // Long unaligned rows are read in aligned packs, if the kernel's only input allows it.
         let suits = |input: usize| {
-            let (tensor, begins) = (&spec.inputs[input], &kept.strides[input + 1]);
-            let is_alike = |other: usize| {
-                let begins_alike = steps[other + 1] == 1 && kept.strides[other + 1] == *begins;
-                let both = [tensor, &spec.inputs[other]];
-                begins_alike && both[1].dtype.size() == tensor.dtype.size() && both.iter().all(|one| one.align >= 16)
-            };
             pack < most(input)
-                && most(input) * tensor.dtype.size() == 16
+                && most(input) * spec.inputs[input].dtype.size() == 16
                 && terms >= 2 * most(input)
-                && (0..spec.inputs.len()).all(|other| other == input || steps[other + 1] == 0 || is_alike(other))
+                && (0..spec.inputs.len()).all(|other| other == input || steps[other + 1] == 0)
         };
         let ragged = along == Along::Terms && reduced.dims.len() == 1 && largest.is_some_and(suits);
         let staged = largest

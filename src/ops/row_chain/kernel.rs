@@ -9,7 +9,6 @@ use super::super::kernel::{
 use super::super::layout::{broadcast_strides, collapse};
 use super::super::norms::HELPERS;
 use super::super::occupancy::{LARGEST_BLOCK, LARGEST_CLUSTER, UNIT_THREADS, UNITS, WARP, share};
-use super::super::ragged::RAGGED;
 use super::super::rows::{HELD, MIN_PACKS, Rows, Sharing, common_pack, is_shifted, threads_of};
 use super::*;
 
@@ -18,6 +17,10 @@ const UNDER_WAY: u64 = 32;
 
 /// Largest number of bytes of a pack.
 pub const PACK_BYTES: u64 = 16;
+
+/// Size in bytes of elements of rows that may begin inside a pack. The compiler writes packs of smaller ones in pieces, and loads of single
+/// larger ones need few instructions.
+const SHIFTED: u64 = 4;
 
 /// Division of rows among threads.
 pub struct ChainPartition {
@@ -87,15 +90,14 @@ impl ChainPartition {
         ChainPartition::divided(spec, (rows, None), &views, (most, shifted))
     }
 
-    /// Number of elements of the packs of 16 bytes in which threads access rows that may begin inside a pack; `None` if packs divide the rows,
-    /// if rows are short, or if they do not fill the device: partial packs delay each row, but save instructions of all.
+    /// Number of elements of the packs in which threads access rows that may begin inside a pack; `None` if packs divide the rows, if rows are
+    /// short, or if they do not fill the device: partial packs delay each row, but save instructions of all.
     pub fn shifted_pack(spec: &Spec) -> Option<u64> {
         let dims = spec.outputs[0].dims;
         let all: Vec<&Tensor> = spec.outputs.iter().chain(&spec.inputs).filter(|tensor| tensor.dims == dims).collect();
-        let (elements, length, size) = (spec.outputs[0].elements(), *dims.last()?, spec.outputs[0].dtype.size());
-        let pack = PACK_BYTES / size;
+        let (elements, length, pack) = (spec.outputs[0].elements(), *dims.last()?, PACK_BYTES / SHIFTED);
         let fills = elements >= UNITS * length && elements >= UNITS * UNIT_THREADS * pack;
-        let is_long = length >= 2 * WARP * pack && all.iter().all(|tensor| tensor.dtype.size() == size);
+        let is_long = length >= 2 * WARP * pack && all.iter().all(|tensor| tensor.dtype.size() == SHIFTED);
         (fills && is_long && common_pack(&all) == 1 && is_shifted(&all, pack)).then_some(pack)
     }
 
@@ -218,10 +220,9 @@ impl ChainPartition {
             1 => bounds(sharing.block() as u32),
             _ => format!("#define THREADS {}\n#define CLUSTER_BLOCKS {cluster}\n{CLUSTER}", sharing.threads),
         };
-        let ragged = if self.shifted { format!("#define RAGGED 1\n{RAGGED}") } else { String::new() };
         let definitions = format!(
             "{bounds}typedef {} C;\n#define SEGMENT {segment}u\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED {}\n#define CENTRED {}\n\
-             {ragged}{HELPERS}{SOFTMAX}{}",
+             {HELPERS}{SOFTMAX}{}",
             c_type(compute_type(spec)),
             sharing.threads,
             sharing.pack,
