@@ -89,7 +89,10 @@ impl Operation for Dropout {
             expression: &expression,
             dims: y.dims,
             outputs: vec![Operand::of(1, y, y.strides)],
-            inputs: vec![Operand::of(0, x, x.strides), Operand::mask(seed(spec), philox::least_kept(share(spec)), y.dims)],
+            inputs: vec![
+                Operand::of(0, x, x.strides),
+                Operand::mask(seed(spec), philox::least_kept(share(spec)), y.dims),
+            ],
         };
         vec![walk::launch_all("dropout", &[task], compute_type(spec))]
     }

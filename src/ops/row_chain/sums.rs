@@ -100,7 +100,11 @@ impl RowSums {
         };
         let partition = divided(HELD);
         // Threads of a larger block have 64 registers each, of which half are for other values.
-        if partition.sharing.threads > LARGEST_BLOCK / 2 { divided(UNIT_REGISTERS / LARGEST_BLOCK / 2) } else { partition }
+        if partition.sharing.threads > LARGEST_BLOCK / 2 {
+            divided(UNIT_REGISTERS / LARGEST_BLOCK / 2)
+        } else {
+            partition
+        }
     }
 
     /// The dimensions along which a row of this many dimensions extends.
@@ -362,9 +366,8 @@ impl SumKernel {
             _ => self.call(spec, sums, &targets),
         };
         let declared: String = (0..rows).map(|output| format!("C o{output}[V]; ")).collect();
-        let write = |output: usize| {
-            format!("write_row({}, lead, n, o{output}); ", partition.pack(output, inputs + output))
-        };
+        let write =
+            |output: usize| format!("write_row({}, lead, n, o{output}); ", partition.pack(output, inputs + output));
         let writes: String = (0..rows).map(write).collect();
         let finish = |count: &str| {
             format!("EACH_OF({count}) {{ {declared}EACH {assigned}; if (INSIDE(start)) {{ {writes}}} }}\n")
