@@ -13,8 +13,9 @@ class Case:
         # bytes that have to be moved; operations that prepare indices, once.
         self.what, self.buffers, self.call, self.torch = what, buffers, call, torch
         self.bytes, self.setup = bytes_moved, setup
-        # The operation, with the label `f`, that `call` is the gradient of; buffers that must agree with PyTorch's gradients.
-        self.forward, self.gradients = "", []
+        # The operation, with the label `f`, that `call` is the gradient of; buffers that must agree with PyTorch's gradients, and those of
+        # them that are zero.
+        self.forward, self.gradients, self.zeros = "", [], []
 
     def total(self):
         return sum(SIZES[dtype] * math.prod(dims) for dtype, dims in self.buffers.values())

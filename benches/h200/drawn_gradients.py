@@ -6,12 +6,12 @@ from drawn_case import SIZES, Case, count, elements, shape, size
 from drawn_windows import draw_conv, draw_few_conv, draw_pool
 
 
-def gradient(case, forward, wanted, outputs=("y",), bytes_read=None, exact=True):
+def gradient(case, forward, wanted, outputs=("y",), bytes_read=None, exact=True, zeros=()):
     """The gradients of `wanted` inputs of an operation, from those of its outputs.
 
     `case` is the drawn operation, `forward` computes its results from PyTorch's tensors. `_` skips an input. `bytes_read` are those of
     the operands that the backward needs, by default of `wanted`. Results that are not `exact` differ from PyTorch's by the choice among
-    equal values or by random numbers."""
+    equal values or by random numbers. Gradients of `zeros` are zero; PyTorch's have errors of rounding."""
     kept = [name for name in wanted if name != "_"]
     given = [name for name in outputs if name != "0"]
     buffers = {**case.buffers, **{f"d{name}": case.buffers[name] for name in kept + given}}
@@ -36,6 +36,7 @@ def gradient(case, forward, wanted, outputs=("y",), bytes_read=None, exact=True)
     made = Case(case.what, buffers, f"grad(f, {', '.join(slopes)} -> {', '.join(name if name == '_' else f'd{name}' for name in wanted)})",
                 body, moved, case.setup)
     made.forward, made.gradients = f"f: {case.call}", [f"d{name}" for name in kept] if exact else []
+    made.zeros = [f"d{name}" for name in zeros]
     return made
 
 
@@ -54,14 +55,18 @@ def grad_norm(draw):
         y = functional.layer_norm(x, length, t["w"], t["b"], 1e-5) if centred else functional.rms_norm(x, length, t["w"], 1e-6)
         return (y, x) if adds else y
     wanted = ["x", *(["_"] if adds else []), "w", *(["b"] if centred else [])]
-    return gradient(case, forward, wanted, ("y", "s") if adds else ("y",), bytes_read=["s" if adds else "x", "w"])
+    # A row of one element equals its mean.
+    zeros = [] if not centred or length != [1] else ["w"] if adds else ["x", "w"]
+    return gradient(case, forward, wanted, ("y", "s") if adds else ("y",), bytes_read=["s" if adds else "x", "w"], zeros=zeros)
 
 
 def grad_group_norm(draw):
     case = draw_group_norm(draw)
     groups = 32 if case.what.startswith("group") else case.buffers["x"][1][1]
     return gradient(case, lambda t, torch: torch.nn.functional.group_norm(t["x"], groups, t["w"], t["b"], 1e-5), ["x", "w", "b"],
-                    bytes_read=["x", "w"])
+                    bytes_read=["x", "w"],
+                    # A group of one element equals its mean.
+                    zeros=["x", "w"] if count(case.buffers["x"][1][1:]) == groups else [])
 
 
 def grad_batch_norm(draw):

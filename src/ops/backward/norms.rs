@@ -4,6 +4,10 @@ use crate::base::Dims;
 
 use super::*;
 
+/// Minimum number of elements with the same weight whose sums take less memory traffic than the passes over all elements that they save: two
+/// sums of 4 bytes, written once and read twice, instead of three reads of at least 2 bytes.
+const MIN_ALIKE: u64 = 8;
+
 /// The gradient of `softmax`: each element's gradient minus the probability-weighted mean of its row's gradients, times
 /// the element's probability.
 pub fn softmax(rule: &mut Backward) -> Result<(), NoRule> {
@@ -127,14 +131,15 @@ fn norm_with(rule: &mut Backward, parts: &NormParts, known: Option<Statistics>) 
     let wants_input = (0..first).any(|input| rule.wants(input));
     let others: Vec<usize> = (0..dims.len()).filter(|&axis| aligned(*weight, dims.len())[axis] != dims[axis]).collect();
     let in_rows = match wants_input && known.is_none() {
-        true => norm_in_rows(rule, parts, ([x, gradient], scale, through), eps),
+        true => norm_in_rows(rule, parts, ([x, gradient], scale, through), &others, eps),
         false => None,
     };
     let is_known = known.is_some();
-    let (found, statistics) = match (in_rows, known) {
-        (Some((found, statistics)), _) => (Some(found), statistics),
-        (None, Some(known)) => (None, known),
-        (None, None) => (None, statistics(rule, x, (axes, *centred))),
+    let (is_done, statistics) = match (in_rows, known) {
+        (Some(None), _) => return Ok(()),
+        (Some(Some(statistics)), _) => (true, statistics),
+        (None, Some(known)) => (false, known),
+        (None, None) => (false, statistics(rule, x, (axes, *centred))),
     };
     let operands = Operands { x, variance: statistics.variance, gradient, mean: statistics.mean, weight: scale };
     let sum = |rule: &mut Backward, (expression, values): (Expression, Vec<TensorId>), axes: &[usize], dtype| {
@@ -145,46 +150,24 @@ fn norm_with(rule: &mut Backward, parts: &NormParts, known: Option<Statistics>) 
     }
     let by_z = operands.written(eps, &[], |terms, _| [terms.gradient * terms.z]);
     let alone = (Expression::identity(), vec![gradient]);
-    let averaged: Vec<usize> = axes.iter().copied().filter(|&axis| dims[axis] > 1).collect();
-    if others == averaged && scale.is_some() && *centred && wants_input {
-        // The weight is constant where the norm averages, so that one sum serves the gradients of input and weight.
-        let parameters = rule.spec.inputs[first..].iter().map(|tensor| tensor.dtype);
-        let alike = parameters.clone().all(|dtype| dtype == compute);
-        let dtypes: Vec<DType> = [compute; 2].into_iter().chain(parameters.filter(|_| !alike)).collect();
-        let sums = both_sums(rule, &operands, eps, (*dims, axes), &dtypes);
-        let share = 1.0 / axes.iter().map(|&axis| dims[axis]).product::<u64>() as f64;
-        let more: Vec<TensorId> = sums[..2].iter().copied().chain(through).collect();
+    if !is_done && *centred && wants_input && norm_by_sums(rule, parts, (&operands, through), &others, eps) {
+        return Ok(());
+    }
+    if wants_input && !is_done {
+        let mean = |rule: &mut Backward, (expression, values): (Expression, Vec<TensorId>)| {
+            rule.reduced("mean", expression, &values, (*dims, axes), compute)
+        };
+        let slope = mean(rule, operands.written(eps, &[], |terms, _| [terms.weighted * terms.z]));
+        let level = centred.then(|| mean(rule, operands.written(eps, &[], |terms, _| [terms.weighted])));
+        let more: Vec<TensorId> = [slope].into_iter().chain(level).chain(through).collect();
         let (expression, values) = operands.written(eps, &more, |terms, more| {
-            let [mean, slope] = [more[1], more[0]].map(|sum| share * sum);
-            let less = terms.gradient - mean - terms.z * slope;
-            let found = terms.scale * (terms.weight.map_or(less, |weight| less * weight));
-            [more.get(2).map_or(found, |&through| found + through)]
+            let less = terms.weighted - terms.z * more[0];
+            let found = terms.scale * if *centred { less - more[1] } else { less };
+            [if through.is_some() { found + more[1 + usize::from(*centred)] } else { found }]
         });
         let output = rule.tape.scratch(dtype, *dims);
         rule.tape.map(expression, &values, &[output]);
         (0..first).for_each(|input| rule.set(input, output));
-        let sums = if alike { &sums[..2] } else { &sums[2..] };
-        (first..rule.spec.inputs.len()).zip(sums).for_each(|(input, &sum)| rule.set(input, sum));
-        return Ok(());
-    }
-    if wants_input {
-        let found = found.unwrap_or_else(|| {
-            let mean = |rule: &mut Backward, (expression, values): (Expression, Vec<TensorId>)| {
-                rule.reduced("mean", expression, &values, (*dims, axes), compute)
-            };
-            let slope = mean(rule, operands.written(eps, &[], |terms, _| [terms.weighted * terms.z]));
-            let level = centred.then(|| mean(rule, operands.written(eps, &[], |terms, _| [terms.weighted])));
-            let more: Vec<TensorId> = [slope].into_iter().chain(level).chain(through).collect();
-            let (expression, values) = operands.written(eps, &more, |terms, more| {
-                let less = terms.weighted - terms.z * more[0];
-                let found = terms.scale * if *centred { less - more[1] } else { less };
-                [if through.is_some() { found + more[1 + usize::from(*centred)] } else { found }]
-            });
-            let output = rule.tape.scratch(dtype, *dims);
-            rule.tape.map(expression, &values, &[output]);
-            output
-        });
-        (0..first).for_each(|input| rule.set(input, found));
     }
     if rule.wants(first) && rule.wants(first + 1) {
         let dtypes = [first, first + 1].map(|input| rule.spec.inputs[input].dtype);
@@ -214,15 +197,17 @@ fn statistics(rule: &mut Backward, x: TensorId, (axes, is_centred): (&[usize], b
     Statistics { mean, variance }
 }
 
-/// The gradient of the input of a norm along the last dimensions, and the norm's statistics, by one operation that reads each row once;
-/// `None` if blocks with a row each would not keep the device busy, or for other dimensions.
+/// Sets the gradient of the input of a norm along the last dimensions by one operation that reads each row once. Sets those of the
+/// parameters too, from the row's sums, if all elements of a row have the same weight; otherwise returns the norm's statistics. `None` if
+/// blocks with a row each would not keep the device busy, or for other dimensions.
 fn norm_in_rows(
     rule: &mut Backward,
     parts: &NormParts,
     ([x, gradient], weight, through): ([TensorId; 2], Option<TensorId>, Option<TensorId>),
+    others: &[usize],
     eps: f64,
-) -> Option<(TensorId, Statistics)> {
-    let NormParts { dims, axes, weight: of_weight, centred, .. } = parts;
+) -> Option<Option<Statistics>> {
+    let NormParts { dims, axes, weight: of_weight, centred, adds } = parts;
     let lead = dims.len() - axes.len();
     if !axes.iter().copied().eq(lead..dims.len()) {
         return None;
@@ -230,6 +215,7 @@ fn norm_in_rows(
     let length: u64 = dims[lead..].iter().product();
     let in_row = |dims: Dims, length: u64| dims[..lead].iter().copied().chain([length]).collect::<Dims>();
     let (row, each) = (in_row(*dims, length), in_row(*dims, 1));
+    let is_alike = weight.is_some() && aligned(*of_weight, dims.len())[lead..].iter().all(|&size| size == 1);
     let count = length as f64;
     let formula = Formula::default();
     let sums = if *centred { 4 } else { 2 };
@@ -240,19 +226,24 @@ fn norm_in_rows(
     let sum = |place: usize| formula.input(place as u8);
     let share = 1.0 / count;
     let (x_term, g) = (term(0), term(1));
-    let h = if weight.is_some() { g * term(2) } else { g };
+    let weighted = |term| if weight.is_some() { term * formula.input(sums as u8 + 2) } else { term };
+    let h = if is_alike { g } else { weighted(g) };
     let mean = centred.then(|| share * sum(0));
     let less = mean.map_or(x_term, |mean| x_term - mean);
     let variance = share * sum(usize::from(*centred));
     let scale = (variance + eps).rsqrt();
     let z = less * scale;
-    let slope = share * sum(1 + usize::from(*centred));
-    let found = h - z * slope;
+    let of_products = sum(1 + usize::from(*centred));
+    let found = h - z * (share * of_products);
     let found = scale * if *centred { found - share * sum(3) } else { found };
+    let found = if is_alike { weighted(found) } else { found };
     let found = if through.is_some() { found + term(inputs.len() - 1) } else { found };
     let terms = mean.map(|_| x_term).into_iter().chain([less.square(), h * z]).chain(mean.map(|_| h));
-    let outputs: Vec<Term> = terms.chain([found, variance]).chain(mean).collect();
-    let expression = formula.with_outputs(outputs);
+    let results = match is_alike {
+        true => std::iter::once(of_products).chain(mean.map(|_| sum(3))),
+        false => std::iter::once(variance).chain(mean),
+    };
+    let expression = formula.with_outputs(terms.chain([found]).chain(results).collect::<Vec<Term>>());
     // The operation divides rows of one dimension.
     let mut rows: Vec<TensorId> = Vec::with_capacity(inputs.len());
     for (place, &input) in inputs.iter().enumerate() {
@@ -262,14 +253,86 @@ fn norm_in_rows(
         });
     }
     let (dtype, compute) = (rule.spec.inputs[0].dtype, rule.compute());
-    let all = [(dtype, row), (compute, each), (compute, each)];
-    let found = rows::sums(rule, expression, &rows, &all[..2 + usize::from(*centred)])?;
+    let first = 1 + usize::from(*adds);
+    let outer: Vec<usize> = others.iter().copied().filter(|&axis| axis < lead).collect();
+    let of_parameters = rule.spec.inputs[first..].iter().map(|tensor| tensor.dtype);
+    let of_rows: Vec<DType> = match is_alike && outer.is_empty() {
+        true => of_parameters.chain([compute; 2]).take(1 + usize::from(*centred)).collect(),
+        false => vec![compute; 1 + usize::from(*centred)],
+    };
+    let all = [(dtype, row)].into_iter().chain(of_rows.into_iter().map(|dtype| (dtype, each)));
+    let found = rows::sums(rule, expression, &rows, &all.collect::<Vec<_>>())?;
     let kept: Dims = (0..dims.len()).map(|axis| if axis < lead { dims[axis] } else { 1 }).collect();
-    let statistic = |rule: &mut Backward, value: TensorId| rule.tape.reshape(value, kept);
-    let output = rule.tape.reshape(found[0], *dims);
-    let variance = statistic(rule, found[1]);
-    let mean = found.get(2).map(|&mean| statistic(rule, mean));
-    Some((output, Statistics { mean, variance }))
+    let of_rows: Vec<TensorId> = found[1..].iter().map(|&value| rule.tape.reshape(value, kept)).collect();
+    (0..first).for_each(|input| rule.set(input, found[0]));
+    if is_alike && (rule.wants(first) || rule.wants(first + 1)) {
+        set_parameters(rule, first, &of_rows, &outer);
+    }
+    Some((!is_alike).then(|| Statistics { variance: of_rows[0], mean: of_rows.get(1).copied() }))
+}
+
+/// Sets the gradients of the weight and the bias of a norm, which are inputs `first` and the next one: the sums of these tensors along
+/// dimensions `outer`.
+fn set_parameters(rule: &mut Backward, first: usize, sums: &[TensorId], outer: &[usize]) {
+    let dtypes: Vec<DType> = rule.spec.inputs[first..].iter().map(|tensor| tensor.dtype).collect();
+    let sums = &sums[..dtypes.len()];
+    let dims = rule.tape.dims(sums[0]);
+    let found = match outer {
+        [] => sums.to_vec(),
+        _ => {
+            let formula = Formula::default();
+            let terms: Vec<Term> = (0..sums.len()).map(|sum| formula.input(sum as u8)).collect();
+            rows::several(rule, formula.with_outputs(terms), sums, (dims, outer), &dtypes)
+        }
+    };
+    (first..).zip(found).for_each(|(input, sum)| rule.set(input, sum));
+}
+
+/// Sets the gradients of a norm that subtracts the mean, by sums over those normalized elements that have the same weight: the gradients of
+/// the parameters are sums of these over other dimensions, and the gradient of the input depends on their weighted sums. False without a
+/// weight, or if too few elements have the same.
+fn norm_by_sums(
+    rule: &mut Backward,
+    parts: &NormParts,
+    (operands, through): (&Operands, Option<TensorId>),
+    others: &[usize],
+    eps: f64,
+) -> bool {
+    let NormParts { dims, axes, adds, .. } = parts;
+    let Some(weight) = operands.weight else { return false };
+    let (compute, first) = (rule.compute(), 1 + usize::from(*adds));
+    let (alike, apart): (Vec<usize>, Vec<usize>) =
+        axes.iter().copied().filter(|&axis| dims[axis] > 1).partition(|axis| others.contains(axis));
+    let outer: Vec<usize> = others.iter().copied().filter(|axis| !axes.contains(axis)).collect();
+    let is_final = apart.is_empty() && outer.is_empty();
+    if !is_final && alike.iter().map(|&axis| dims[axis]).product::<u64>() < MIN_ALIKE {
+        return false;
+    }
+    let parameters = rule.spec.inputs[first..].iter().map(|tensor| tensor.dtype);
+    let more = parameters.clone().filter(|_| is_final && parameters.clone().any(|dtype| dtype != compute));
+    let dtypes: Vec<DType> = [compute; 2].into_iter().chain(more).collect();
+    let sums = both_sums(rule, operands, eps, (*dims, &alike), &dtypes);
+    let mut of_norm = sums[..2].to_vec();
+    if !apart.is_empty() {
+        let weighted = formula(|[products, gradients, weight]| [products * weight, gradients * weight]);
+        let of_sums = rule.tape.dims(sums[0]);
+        of_norm = rows::several(rule, weighted, &[sums[0], sums[1], weight], (of_sums, &apart), &[compute; 2]);
+    }
+    let share = 1.0 / axes.iter().map(|&axis| dims[axis]).product::<u64>() as f64;
+    of_norm.extend(through);
+    let (expression, values) = operands.written(eps, &of_norm, |terms, more| {
+        let [slope, mean] = [more[0], more[1]].map(|sum| share * sum);
+        let found = match terms.weight.filter(|_| apart.is_empty()) {
+            Some(weight) => terms.scale * ((terms.gradient - mean - terms.z * slope) * weight),
+            None => terms.scale * (terms.weighted - mean - terms.z * slope),
+        };
+        [more.get(2).map_or(found, |&through| found + through)]
+    });
+    let output = rule.tape.scratch(rule.spec.inputs[0].dtype, *dims);
+    rule.tape.map(expression, &values, &[output]);
+    (0..first).for_each(|input| rule.set(input, output));
+    set_parameters(rule, first, if dtypes.len() > 2 { &sums[2..] } else { &sums }, &outer);
+    true
 }
 
 /// Returns the sums of gradient * z and of the gradient along these dimensions, in turn, in each of these types.

@@ -10,18 +10,20 @@ use crate::ops::*;
 /// `dropout(x -> y)`, as `torch.nn.functional.dropout`.
 pub struct Dropout;
 
-/// Instructions per element of [`philox`]: ten rounds of six, shared by four elements, and the conversion to a float.
-const PER_DRAW: f64 = 18.0;
+/// Instructions per element of [`philox`]: ten rounds of six, shared by four elements, and the comparison.
+const PER_DRAW: f64 = 16.0;
 
-/// Returns the output as an expression of an element and its random number. The probability is rounded to `f32`, the
-/// type of the comparison.
+/// Probability of zeroing an element, rounded to `f32`.
+fn share(spec: &Spec) -> f64 {
+    f64::from(spec.attrs.number("p") as f32)
+}
+
+/// Returns the output as an expression of an element, and of 1 if the element is kept, otherwise 0.
 fn expression(spec: &Spec) -> Expression {
-    let share = f64::from(spec.attrs.number("p") as f32);
-    let scale = if share < 1.0 { 1.0 / (1.0 - share) } else { 0.0 };
-    formula(|[x, draw]| {
-        let [share, zero] = [share, 0.0].map(|value| x.constant(value));
-        let scaled = scale * x;
-        [draw.less(share).select(zero, scaled)]
+    let share = share(spec);
+    formula(|[x, kept]| {
+        let zero = x.constant(0.0);
+        [if share < 1.0 { kept.select(1.0 / (1.0 - share) * x, zero) } else { zero }]
     })
 }
 
@@ -29,15 +31,16 @@ fn seed(spec: &Spec) -> u64 {
     spec.attrs.int("seed") as u64
 }
 
-/// Returns the spec with the random numbers as a second input, which occupies no memory.
-fn with_draws(spec: &Spec) -> Spec {
+/// Returns the spec with the mask of kept elements as a second input, which occupies no memory.
+fn with_mask(spec: &Spec) -> Spec {
     let x = spec.inputs[0];
-    let draws = Tensor { dtype: DType::F32, strides: x.dims.contiguous_strides(), align: 16, ..x };
-    Spec { inputs: vec![x, draws], ..spec.clone() }
+    let mask = Tensor { dtype: DType::F32, strides: x.dims.contiguous_strides(), align: 16, ..x };
+    Spec { inputs: vec![x, mask], ..spec.clone() }
 }
 
-fn draws(spec: &Spec) -> Vec<f64> {
-    (0..spec.outputs[0].elements()).map(|index| philox::uniform(seed(spec), index)).collect()
+fn mask(spec: &Spec) -> Vec<f64> {
+    let (seed, least) = (seed(spec), philox::least_kept(share(spec)));
+    (0..spec.outputs[0].elements()).map(|index| f64::from(u8::from(philox::keeps(seed, index, least)))).collect()
 }
 
 impl Operation for Dropout {
@@ -74,11 +77,11 @@ impl Operation for Dropout {
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        evaluate(&expression(spec), &with_draws(spec), &[inputs[0], &draws(spec)], outputs);
+        evaluate(&expression(spec), &with_mask(spec), &[inputs[0], &mask(spec)], outputs);
     }
 
     fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
-        compare(&expression(spec), &with_draws(spec), &[inputs[0], &draws(spec)], actual)
+        compare(&expression(spec), &with_mask(spec), &[inputs[0], &mask(spec)], actual)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
@@ -87,7 +90,10 @@ impl Operation for Dropout {
             expression: &expression,
             dims: y.dims,
             outputs: vec![Operand::of(1, y, y.strides)],
-            inputs: vec![Operand::of(0, x, x.strides), Operand::draws(seed(spec), y.dims)],
+            inputs: vec![
+                Operand::of(0, x, x.strides),
+                Operand::mask(seed(spec), philox::least_kept(share(spec)), y.dims),
+            ],
         };
         vec![walk::launch_all("dropout", &[task], compute_type(spec))]
     }

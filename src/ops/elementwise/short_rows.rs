@@ -102,7 +102,7 @@ impl ShortRows<'_> {
         let (compute, output) = (compute_type(spec), &task.outputs[0]);
         let place = |operand: &Operand| match operand.origin {
             ElementSource::Memory(place) => place,
-            ElementSource::Workspace(_) | ElementSource::Draws(_) => {
+            ElementSource::Workspace(_) | ElementSource::Mask { .. } => {
                 unreachable!("`of` takes operands in buffers alone")
             }
         };

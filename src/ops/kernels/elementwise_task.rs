@@ -33,9 +33,8 @@ pub enum ElementSource {
     Memory(u8),
     /// The operation's workspace, from this offset in bytes on.
     Workspace(u64),
-    /// Random numbers, uniform in [0, 1), with this seed. Element `index`, in row-major order, is
-    /// [`philox::uniform`]`(seed, index)`.
-    Draws(u64),
+    /// Random zeros and ones. Element `index`, in row-major order, is [`philox::keeps`]`(seed, index, least)`.
+    Mask { seed: u64, least: u32 },
 }
 
 impl Operand {
@@ -58,10 +57,10 @@ impl Operand {
         self
     }
 
-    /// Returns a random number per element. Four neighbouring ones are computed together, like the elements of a pack.
-    pub fn draws(seed: u64, dims: Dims) -> Operand {
+    /// Returns a random zero or one per element. Four neighbouring ones are computed together, like the elements of a pack.
+    pub fn mask(seed: u64, least: u32, dims: Dims) -> Operand {
         let tensor = Tensor::packed(DType::F32, &dims);
-        Operand { origin: ElementSource::Draws(seed), tensor, strides: tensor.strides, start: 0 }
+        Operand { origin: ElementSource::Mask { seed, least }, tensor, strides: tensor.strides, start: 0 }
     }
 
     /// Bytes of an element.

@@ -17,15 +17,23 @@ pub fn words(seed: u64, block: u64) -> [u32; 4] {
     counter
 }
 
-/// Uniform random number in [0, 1), a multiple of 2^-24, exact in `f32`. Four consecutive indices share a counter
-/// value.
-pub fn uniform(seed: u64, index: u64) -> f64 {
-    f64::from(words(seed, index / 4)[(index % 4) as usize] >> 8) / f64::from(1 << 24)
+/// Number of values of a uniform random number in [0, 1), which are multiples of 2^-24, exact in `f32`.
+const VALUES: f64 = (1 << 24) as f64;
+
+/// Smallest random word of an element that is kept if elements with a uniform random number below `share` are not; at most the largest word.
+pub fn least_kept(share: f64) -> u32 {
+    (((share * VALUES).ceil() as u64) << 8).min(u64::from(u32::MAX)) as u32
 }
 
-/// Kernel text of [`uniform`]: `draw` for one index, `draws<W>` for W consecutive indices from a multiple of W.
+/// Whether the element of this index is kept. Four consecutive indices share a counter value.
+pub fn keeps(seed: u64, index: u64, least: u32) -> bool {
+    words(seed, index / 4)[(index % 4) as usize] >= least
+}
+
+/// Kernel text of [`keeps`], as 1 or 0: `kept` for one index, `all_kept<W>` for W consecutive indices from a multiple of W. A comparison of the
+/// words takes fewer instructions than conversions to floats, which would bound the time of 16-bit types.
 pub const TEXT: &str = r#"
-template <int W> __device__ inline Pack<f32, W> draws(u64 seed, u64 index) {
+template <int W> __device__ inline Pack<f32, W> all_kept(u64 seed, u32 least, u64 index) {
   u32 c0 = (u32)(index / 4), c1 = (u32)(index / 4 >> 32), c2 = 0, c3 = 0, k0 = (u32)seed, k1 = (u32)(seed >> 32);
 #pragma unroll
   for (int round = 0; round < 10; round++) {
@@ -38,11 +46,11 @@ template <int W> __device__ inline Pack<f32, W> draws(u64 seed, u64 index) {
 #pragma unroll
   for (int i = 0; i < W; i++) {
     u32 lane = W == 4 ? i : (u32)(index % 4) + i;
-    v.at[i] = (f32)((lane == 0 ? c0 : lane == 1 ? c1 : lane == 2 ? c2 : c3) >> 8) * 5.9604644775390625e-8f;
+    v.at[i] = (lane == 0 ? c0 : lane == 1 ? c1 : lane == 2 ? c2 : c3) >= least ? 1.0f : 0.0f;
   }
   return v;
 }
-__device__ inline f32 draw(u64 seed, u64 index) { return draws<1>(seed, index).at[0]; }
+__device__ inline f32 kept(u64 seed, u32 least, u64 index) { return all_kept<1>(seed, least, index).at[0]; }
 "#;
 
 #[cfg(test)]
@@ -55,12 +63,15 @@ mod tests {
         assert_eq!(words(0, 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
     }
 
+    /// The kept elements are those whose words, as numbers in [0, 1) of 24 bits, are at least the share.
     #[test]
-    fn draws_are_uniform() {
-        let draws: Vec<f64> = (0..100_000).map(|index| uniform(5, index)).collect();
-        assert!(draws.iter().all(|draw| (0.0..1.0).contains(draw)));
-        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
-        let below = draws.iter().filter(|draw| **draw < 0.1).count();
-        assert!((mean - 0.5).abs() < 0.005 && (9_500..10_500).contains(&below), "{mean}, {below}");
+    fn a_share_is_not_kept() {
+        for share in [0.0, 1.0 / VALUES, 0.1, 0.5, 1.0 - 1.0 / VALUES].map(|share| f64::from(share as f32)) {
+            let least = least_kept(share);
+            let is_kept = |index: u64| f64::from(words(5, index / 4)[(index % 4) as usize] >> 8) / VALUES >= share;
+            let kept = (0..100_000).filter(|&index| keeps(5, index, least)).count() as f64;
+            assert!((0..100_000).all(|index| is_kept(index) == keeps(5, index, least)));
+            assert!((kept / 1e5 - (1.0 - share)).abs() < 0.005, "{share}: {kept}");
+        }
     }
 }

@@ -161,7 +161,7 @@ impl Walk {
         // Number of accesses of all threads to an operand, and the share of them that partial tiles need.
         let (accesses, used) = ((tiles * self.each) as f64, elements / (tiles * self.tile()) as f64);
         let of_operand = |(place, operand): (usize, &&Operand)| {
-            if matches!(operand.origin, ElementSource::Draws(_)) || operand.tensor.space.in_host() {
+            if matches!(operand.origin, ElementSource::Mask { .. }) || operand.tensor.space.in_host() {
                 return 0.0;
             }
             let size = operand.size();
@@ -304,7 +304,7 @@ pub fn launches(name: &str, tasks: &[Task], compute: DType) -> Vec<Launch> {
 /// Returns one kernel that executes several tasks with the same compute type.
 pub fn launch_all(name: &str, tasks: &[Task], compute: DType) -> Launch {
     let parts: Vec<TaskText> = tasks.iter().map(|task| TaskText::of(task, compute)).collect();
-    let before = format!("typedef {} C;\n{}", c_type(compute), if draws(tasks) { philox::TEXT } else { "" });
+    let before = format!("typedef {} C;\n{}", c_type(compute), if is_masked(tasks) { philox::TEXT } else { "" });
     let (before, params, body) = match &*parts {
         [part] => (before + &part.function, part.params(""), format!("  u64 block = blockIdx.x;\n{}", part.body)),
         parts => {
@@ -332,8 +332,8 @@ pub fn launch_all(name: &str, tasks: &[Task], compute: DType) -> Launch {
     kernel::launch(name, &before, &params, &body, blocks, BLOCK)
 }
 
-fn draws(tasks: &[Task]) -> bool {
-    tasks.iter().flat_map(|task| &task.inputs).any(|input| matches!(input.origin, ElementSource::Draws(_)))
+fn is_masked(tasks: &[Task]) -> bool {
+    tasks.iter().flat_map(|task| &task.inputs).any(|input| matches!(input.origin, ElementSource::Mask { .. }))
 }
 
 /// Returns kernel text of the function `compute`, which evaluates the expression of a task for one element.
@@ -382,8 +382,9 @@ impl TaskText {
             let address = match *origin {
                 ElementSource::Memory(place) => Arg::Operand(place),
                 ElementSource::Workspace(offset) => Arg::WorkspaceAt { offset, bytes: offset + tensor.reach() },
-                ElementSource::Draws(seed) => {
+                ElementSource::Mask { seed, least } => {
                     param("u64", format!("seed{}", operand - outputs), Arg::U64(seed));
+                    param("u32", format!("least{}", operand - outputs), Arg::U32(least));
                     continue;
                 }
             };
@@ -406,10 +407,10 @@ impl TaskText {
             param("u64", format!("start{operand}"), Arg::U64(*start));
         }
 
-        let drawn = |input: usize| matches!(task.inputs[input].origin, ElementSource::Draws(_));
+        let drawn = |input: usize| matches!(task.inputs[input].origin, ElementSource::Mask { .. });
         // An input element, indexed from the start of its row.
         let element = |input: usize, place: &str| match drawn(input) {
-            true => format!("draw(seed{input}, a{input} + {place})"),
+            true => format!("kept(seed{input}, least{input}, a{input} + {place})"),
             false => format!("a{input}[{place}]"),
         };
         // An expression that only copies an element preserves its bits.
@@ -482,7 +483,7 @@ impl TaskText {
             .filter_map(|i| match walk.steps[outputs + i] {
                 OperandAccess::Neighbours(width) => {
                     let from = match drawn(i) {
-                        true => format!("draws<{width}>(seed{i}, a{i} + j + k * {width})"),
+                        true => format!("all_kept<{width}>(seed{i}, least{i}, a{i} + j + k * {width})"),
                         false => {
                             let kind = c_type(task.inputs[i].tensor.dtype);
                             format!("*(const Pack<{kind}, {width}>*)(a{i} + j + k * {width})")

@@ -10,10 +10,17 @@ use crate::ops::kernels::kernel::{
     Parameter, bounds, c_type, geometry_param, i64_param, index_type, kernel, param, u32_param, u64_param,
 };
 use crate::ops::kernels::occupancy::{LARGEST_BLOCK, LARGEST_CLUSTER, UNIT_THREADS, UNITS, WARP, share};
-use crate::ops::kernels::rows::{HELD, MIN_PACKS, Rows, Sharing, common_pack, threads_of};
+use crate::ops::kernels::rows::{HELD, MIN_PACKS, Rows, Sharing, common_pack, is_shifted, threads_of};
 
 /// Maximum number of registers per thread for the elements that a kernel loads at a time.
 const UNDER_WAY: u64 = 32;
+
+/// Largest number of bytes of a pack.
+pub const PACK_BYTES: u64 = 16;
+
+/// Size in bytes of elements of rows that may begin inside a pack. The compiler writes packs of smaller ones in pieces, and loads of single
+/// larger ones need few instructions.
+const SHIFTED: u64 = 4;
 
 /// Division of rows among threads.
 pub struct ChainPartition {
@@ -28,6 +35,8 @@ pub struct ChainPartition {
     /// Number of values of a row that the blocks of a cluster exchange.
     exchanged: u64,
     segments: Option<Segments>,
+    /// Whether rows may begin inside a pack. Then the first and the last pack of a row are partial.
+    shifted: bool,
 }
 
 /// Parts of rows whose elements are not equally far apart.
@@ -70,15 +79,26 @@ const BEFORE: usize = u8::MAX as usize;
 
 impl ChainPartition {
     pub fn of(spec: &Spec) -> ChainPartition {
-        ChainPartition::holding(spec, if compute_type(spec) == DType::F64 { 16 } else { 32 })
+        ChainPartition::holding(spec, if compute_type(spec) == DType::F64 { 16 } else { 32 }, None)
     }
 
-    /// Returns the division for threads that hold at most `most` elements of each tensor in registers. Outputs with one value for
-    /// each row follow the others.
-    pub fn holding(spec: &Spec, most: u64) -> ChainPartition {
+    /// Returns the division for threads that hold at most `most` elements of each tensor in registers, in packs of `shifted` elements if
+    /// rows may begin inside a pack. Outputs with one value for each row follow the others.
+    pub fn holding(spec: &Spec, most: u64, shifted: Option<u64>) -> ChainPartition {
         let views = views(spec);
         let rows = Rows::of(&spec.outputs.iter().chain(&views).collect::<Vec<_>>());
-        ChainPartition::divided(spec, (rows, None), &views, most)
+        ChainPartition::divided(spec, (rows, None), &views, (most, shifted))
+    }
+
+    /// Number of elements of the packs in which threads access rows that may begin inside a pack; `None` if packs divide the rows, if rows are
+    /// short, or if they do not fill the device: partial packs delay each row, but save instructions of all.
+    pub fn shifted_pack(spec: &Spec) -> Option<u64> {
+        let dims = spec.outputs[0].dims;
+        let all: Vec<&Tensor> = spec.outputs.iter().chain(&spec.inputs).filter(|tensor| tensor.dims == dims).collect();
+        let (elements, length, pack) = (spec.outputs[0].elements(), *dims.last()?, PACK_BYTES / SHIFTED);
+        let fills = elements >= UNITS * length && elements >= UNITS * UNIT_THREADS * pack;
+        let is_long = length >= 2 * WARP * pack && all.iter().all(|tensor| tensor.dtype.size() == SHIFTED);
+        (fills && is_long && common_pack(&all) == 1 && is_shifted(&all, pack)).then_some(pack)
     }
 
     /// Returns the division of tensors `[samples, channels, elements]` in which a row is a channel of all samples.
@@ -96,32 +116,47 @@ impl ChainPartition {
         };
         let has_parts = samples > 1 && length > 1;
         let segments = has_parts.then(|| Segments { length, apart: strides(0) });
-        ChainPartition::divided(spec, (rows, segments), &views, most)
+        ChainPartition::divided(spec, (rows, segments), &views, (most, None))
     }
 
-    fn divided(spec: &Spec, (rows, segments): (Rows, Option<Segments>), views: &[Tensor], most: u64) -> ChainPartition {
+    fn divided(
+        spec: &Spec,
+        (rows, segments): (Rows, Option<Segments>),
+        views: &[Tensor],
+        (most, shifted): (u64, Option<u64>),
+    ) -> ChainPartition {
         let dims = spec.outputs[0].dims;
         let of_elements: Vec<&Tensor> = spec.outputs.iter().filter(|output| output.dims == dims).collect();
-        let pack = common_pack(&of_elements);
-        let widths = views.iter().map(|view| common_pack(&[view]).min(pack)).collect();
+        let pack = shifted.unwrap_or_else(|| common_pack(&of_elements));
+        let width = |(view, input): (&Tensor, &Tensor)| match shifted {
+            Some(pack) if input.dims == dims => pack,
+            Some(_) => 1,
+            None => common_pack(&[view]).min(pack),
+        };
+        let widths = views.iter().zip(&spec.inputs).map(width).collect();
+        let shifted = shifted.is_some();
         let all = rows.length.div_ceil(pack);
         let sharing = if all < WARP {
             let room = UNITS * UNIT_THREADS / rows.count.max(1);
             let threads = threads_of(all, [pack, spec.outputs[0].dtype.size(), most], room);
             Sharing { pack, packs: all.div_ceil(threads), threads, whole: true }
         } else {
-            Sharing::of(&rows, pack, most)
+            Sharing::of(&Rows { length: reach(&rows, pack, shifted), ..rows.clone() }, pack, most)
         };
-        ChainPartition { rows, widths, sharing, cluster: 1, exchanged: 0, segments }
+        ChainPartition { rows, widths, sharing, cluster: 1, exchanged: 0, segments, shifted }
     }
 
-    /// Gives a row the fewest blocks whose registers hold it, and more if SMs would be idle, as long as every thread keeps some packs.
-    /// The blocks exchange this many values. A row that no cluster holds keeps one block; so do rows of single elements that suffice for
-    /// all SMs, since instructions bound their time, and larger blocks wait for each other.
-    pub fn in_clusters(mut self, most: u64, exchanged: u64) -> ChainPartition {
-        let (count, length, pack) = (self.rows.count, self.rows.length, self.sharing.pack);
+    /// Gives a row the fewest blocks whose registers hold it, and more if SMs would be idle. An exchange takes about as long as an SM's
+    /// accesses to [`MIN_PACKS`] packs of 16 bytes of each thread of a large block; more than two blocks wait at the same barrier, so that a
+    /// pack of each thread suffices. The blocks exchange this many values, and elements have `size` bytes. A row that no cluster holds keeps
+    /// one block; so do rows of single elements that suffice for all SMs, since instructions bound their time, and larger blocks wait for each
+    /// other.
+    pub fn in_clusters(mut self, most: u64, exchanged: u64, size: u64) -> ChainPartition {
+        let (count, pack) = (self.rows.count, self.sharing.pack);
+        let length = reach(&self.rows, pack, self.shifted);
         let holds = |blocks: &u64| length <= blocks * LARGEST_BLOCK * most;
-        let idle = |blocks: u64| 2 * blocks * count <= UNITS && length > 2 * blocks * LARGEST_BLOCK * pack * MIN_PACKS;
+        let packs = |blocks: u64| (length * size).div_ceil(blocks * LARGEST_BLOCK * PACK_BYTES);
+        let idle = |blocks: u64| 2 * blocks * count <= UNITS && packs(blocks) >= if blocks > 1 { 2 } else { MIN_PACKS };
         let enough = [1, 2, 4].into_iter().find(|blocks| holds(blocks) && !idle(*blocks)).unwrap_or(LARGEST_CLUSTER);
         if enough > 1 && holds(&enough) && (pack > 1 || count < UNITS) {
             let parts = Rows { count: count * enough, length: length.div_ceil(enough), ..self.rows.clone() };
@@ -186,14 +221,15 @@ impl ChainPartition {
             _ => format!("#define THREADS {}\n#define CLUSTER_BLOCKS {cluster}\n{CLUSTER}", sharing.threads),
         };
         let definitions = format!(
-            "{bounds}typedef {} C;\n#define SEGMENT {segment}u\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED 0\n#define CENTRED {}\n\
+            "{bounds}typedef {} C;\n#define SEGMENT {segment}u\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED {}\n#define CENTRED {}\n\
              {HELPERS}{SOFTMAX}{}",
             c_type(compute_type(spec)),
             sharing.threads,
             sharing.pack,
             sharing.packs,
             sharing.block(),
-            rows.length.is_multiple_of(whole),
+            !self.shifted && rows.length.is_multiple_of(whole),
+            u32::from(self.shifted),
             u32::from(is_centred),
             functions.iter().map(|function| function.text.as_str()).collect::<String>(),
         );
@@ -248,7 +284,16 @@ impl ChainPartition {
                 text += &format!("  C s{place} = load<C>(*a{place});\n");
             }
         }
-        text
+        if !self.shifted {
+            return text + "  const u32 lead = 0;\n";
+        }
+        // Number of elements between the first pack and the row. Positions count from the pack.
+        let dims = spec.outputs[0].dims;
+        let tensors = spec.inputs.iter().chain(&spec.outputs).enumerate();
+        let whole: Vec<usize> = tensors.filter(|(_, tensor)| tensor.dims == dims).map(|(place, _)| place).collect();
+        let first = whole[0];
+        text += &format!("  const u32 lead = (u32)((u64)a{first} / sizeof(*a{first}) % V);\n  n += lead;\n");
+        text + &whole.iter().map(|place| format!("  a{place} -= lead;\n")).collect::<String>()
     }
 
     /// True if an input has one value for each row.
@@ -285,7 +330,9 @@ impl ChainPartition {
             let (dtype, width) = (c_type(spec.inputs[input].dtype), self.widths[input]);
             declared += &format!("Pack<{dtype}, {width}> p{input}[{count}][V / {width}] = {{}}; ");
             let at = self.pack(spec.outputs.len() + input, input);
-            read += &format!("fetch({at}, p{input}[b]); ");
+            let is_column = self.shifted && spec.inputs[input].dims != spec.outputs[0].dims;
+            let (function, bounds) = if is_column { ("fetch_row", "lead, n, ") } else { ("fetch", "") };
+            read += &format!("{function}({at}, {bounds}p{input}[b]); ");
         }
         format!("{declared}\n    EACH_OF({count}) if (INSIDE(start)) {{ {read}}}\n    ")
     }
@@ -381,6 +428,11 @@ impl ChainPartition {
             }
         }
     }
+}
+
+/// Number of elements from the pack in which a row starts to the one in which it ends.
+fn reach(rows: &Rows, pack: u64, shifted: bool) -> u64 {
+    rows.length + if shifted { pack - 1 } else { 0 }
 }
 
 /// Returns the inputs, broadcast to the first output.

@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
-use super::kernel::{ChainPartition, KernelFunction};
+use super::kernel::{ChainPartition, KernelFunction, PACK_BYTES};
 use super::*;
 use crate::ops::expression::ball::{Ball, Precision};
-use crate::ops::kernels::occupancy::{SECTOR, UNITS};
+use crate::ops::kernels::occupancy::{LARGEST_BLOCK, SECTOR, UNIT_REGISTERS, UNITS};
 use crate::ops::kernels::rows::{HELD, common_pack};
 
 /// Sums along rows. The first inputs of the spec's expression are the sums, the others are the spec's inputs. Its first outputs are
@@ -24,9 +24,6 @@ pub static CHANNEL_SUMS: RowSums = RowSums { of_channels: true };
 
 /// Size of a register in bytes.
 const REGISTER: u64 = 4;
-
-/// Largest number of bytes of a pack, of which a thread holds two at least.
-const PACK_BYTES: u64 = 16;
 
 /// Bytes of the sectors that an SM may access where channels have parts of sectors. It moves 64 bytes a cycle, so that these take about
 /// 2 µs, less than the further launches of separate sums.
@@ -80,18 +77,34 @@ impl RowSums {
             true => input.dims == dims,
             false => input.dims.last() == dims.last(),
         };
+        let shifted = if self.of_channels { None } else { ChainPartition::shifted_pack(spec) };
         // A pack of one element takes a register.
-        let least = |input: &Tensor| if !self.of_channels && common_pack(&[input]) == 1 { REGISTER } else { 0 };
+        let is_single = |input: &Tensor| match shifted {
+            Some(_) => input.dims != dims,
+            None => !self.of_channels && common_pack(&[input]) == 1,
+        };
+        let least = |input: &Tensor| if is_single(input) { REGISTER } else { 0 };
         let bytes: u64 = spec.inputs.iter().filter(is_row).map(|input| input.dtype.size().max(least(input))).sum();
         let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
-        // Packs divide powers of two.
-        let held = 1 << (HELD * REGISTER / bytes.max(1)).max(1).ilog2();
-        let least = 2 * PACK_BYTES / spec.outputs[0].dtype.size();
-        let most = held.min(most).max(least);
-        if self.of_channels {
-            return ChainPartition::of_channels(spec, most);
+        // A thread holds at least two packs.
+        let (size, exchanged) = (spec.outputs[0].dtype.size(), count(spec) as u64);
+        let least = 2 * PACK_BYTES / size;
+        let divided = |registers: u64| {
+            // Packs divide powers of two.
+            let held = 1 << (registers * REGISTER / bytes.max(1)).max(1).ilog2();
+            let most = held.min(most).max(least);
+            match self.of_channels {
+                true => ChainPartition::of_channels(spec, most),
+                false => ChainPartition::holding(spec, most, shifted).in_clusters(most, exchanged, size),
+            }
+        };
+        let partition = divided(HELD);
+        // Threads of a larger block have 64 registers each, of which half are for other values.
+        if partition.sharing.threads > LARGEST_BLOCK / 2 {
+            divided(UNIT_REGISTERS / LARGEST_BLOCK / 2)
+        } else {
+            partition
         }
-        ChainPartition::holding(spec, most).in_clusters(most, count(spec) as u64)
     }
 
     /// The dimensions along which a row of this many dimensions extends.
@@ -319,7 +332,7 @@ impl SumKernel {
     fn add(&self, spec: &Spec, level: &Range<usize>, pieces: &Batches) -> String {
         let add = |count: &str| {
             let terms: String = level.clone().map(|sum| format!("t{sum} += {}; ", self.call(spec, sum, &[]))).collect();
-            format!("EACH_OF({count}) if (INSIDE(start)) {{ EACH {{ {terms}}} }}\n")
+            format!("EACH_OF({count}) if (INSIDE(start)) {{ EACH_LIVE({terms}) }}\n")
         };
         let across = level.clone().map(|sum| format!("  t{sum} = across(t{sum}, Sum());\n"));
         pieces(level.clone(), &add) + &across.collect::<String>()
@@ -353,7 +366,8 @@ impl SumKernel {
             _ => self.call(spec, sums, &targets),
         };
         let declared: String = (0..rows).map(|output| format!("C o{output}[V]; ")).collect();
-        let write = |output: usize| format!("write({}, o{output}); ", partition.pack(output, inputs + output));
+        let write =
+            |output: usize| format!("write_row({}, lead, n, o{output}); ", partition.pack(output, inputs + output));
         let writes: String = (0..rows).map(write).collect();
         let finish = |count: &str| {
             format!("EACH_OF({count}) {{ {declared}EACH {assigned}; if (INSIDE(start)) {{ {writes}}} }}\n")
