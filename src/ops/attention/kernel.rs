@@ -31,8 +31,8 @@ const PER_SCORE: f64 = 6.0;
 const PER_PART: u64 = 4;
 const PER_MERGE: u64 = 30;
 
-/// Largest number of keys, the mean of packed sequences, for which a block has the rows of one warpgroup: it mostly waits for its queries,
-/// its few tiles and its results, and one of the two blocks that a compute unit holds waits while the other computes.
+/// Largest mean number of keys of packed sequences for which a block has the rows of one warpgroup: it mostly waits for its queries, its few
+/// tiles and its results, and one of the two blocks that a compute unit holds waits while the other computes.
 const SHORT_KEYS: u64 = 1024;
 
 /// Throughput of the products of these kernels divided by that of the library's products: the tiles of the kernels are smaller. With
@@ -91,7 +91,7 @@ impl ForwardPartition {
         }
         // A block has at most the rows of one packed sequence. A warpgroup has 64 rows, also where sequences have fewer.
         let of_sequence = shape.sequences.map_or(rows, |sequences| rows.div_ceil(sequences.max(1)).max(64));
-        let short = of_sequence <= 64 || shape.keys / shape.sequences.unwrap_or(1).max(1) <= SHORT_KEYS;
+        let short = of_sequence <= 64 || shape.sequences.is_some_and(|sequences| shape.keys <= SHORT_KEYS * sequences);
         let (block_rows, row_warps) = match of_sequence {
             0..=16 if !large => (16, [1, 1]),
             0..=32 => (32, [2, 2]),
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_few_keys_have_the_rows_of_a_warpgroup() {
+    fn blocks_of_short_packed_sequences_have_the_rows_of_a_warpgroup() {
         assert_eq!(block_rows(64, 32, 128), 64);
         assert_eq!(block_rows(8, SHORT_KEYS, 128), 64);
         assert_eq!(block_rows(8, SHORT_KEYS + 1, 128), MANY_ROWS);
