@@ -30,6 +30,10 @@ const PER_SCORE: f64 = 6.0;
 const PER_PART: u64 = 4;
 const PER_MERGE: u64 = 30;
 
+/// Largest mean number of keys of packed sequences for which a block has the rows of one warpgroup: it mostly waits for its queries, its few
+/// tiles and its results, and one of the two blocks that a compute unit holds waits while the other computes.
+const SHORT_KEYS: u64 = 1024;
+
 /// Throughput of the products of these kernels divided by that of the library's products: the tiles of the kernels are smaller. With
 /// [`MANY_ROWS`], it is that of one block on an SM.
 const RATE: f64 = 0.8;
@@ -86,11 +90,12 @@ impl ForwardPartition {
         }
         // A block has at most the rows of one packed sequence. A warpgroup has 64 rows, also where sequences have fewer.
         let of_sequence = shape.sequences.map_or(rows, |sequences| rows.div_ceil(sequences.max(1)).max(64));
+        let short = of_sequence <= 64 || shape.sequences.is_some_and(|sequences| shape.keys <= SHORT_KEYS * sequences);
         let (block_rows, row_warps) = match of_sequence {
             0..=16 if !large => (16, [1, 1]),
             0..=32 => (32, [2, 2]),
             // Three quarters of the SMs with large blocks are as fast as all of them with small ones.
-            _ if large || of_sequence <= 64 || heads * rows.div_ceil(MANY_ROWS) * 4 < UNITS * 3 => (64, [4, 4]),
+            _ if large || short || heads * rows.div_ceil(MANY_ROWS) * 4 < UNITS * 3 => (64, [4, 4]),
             _ => (MANY_ROWS, [4, 8]),
         };
         let others = match widest {
@@ -122,8 +127,8 @@ impl ForwardPartition {
         if shape.sequences.is_none() && (block_rows <= SMALL_ROWS || blocks * 2 <= wanted) {
             let least = if block_rows <= SMALL_ROWS { MIN_KEYS_SMALL } else { MIN_KEYS };
             let most = (wanted / blocks).min(shape.keys / least).clamp(1, MAX_SPLITS);
-            // Clusters start only where there is room for all of their blocks, so they do not use all that a compute unit holds.
-            (tiles.splits, tiles.cluster) = tiles.divided(shape.keys, most, UNITS * RESIDENT / blocks);
+            let part = 4.0 * heads as f64 * (rows * shape.value_size) as f64;
+            (tiles.splits, tiles.cluster) = tiles.divided(shape.keys, most, part);
         }
         ForwardPartition { tiles: Some(tiles), shape, together }
     }
@@ -584,8 +589,7 @@ mod tests {
     #[test]
     fn blocks_of_short_packed_sequences_have_the_rows_of_a_warpgroup() {
         assert_eq!(block_rows(64, 32, 128), 64);
-        assert_eq!(block_rows(64, 64, 32), 64);
-        assert_eq!(block_rows(64, 65, 32), MANY_ROWS);
-        assert_eq!(block_rows(8, 1000, 128), MANY_ROWS);
+        assert_eq!(block_rows(8, SHORT_KEYS, 128), 64);
+        assert_eq!(block_rows(8, SHORT_KEYS + 1, 128), MANY_ROWS);
     }
 }

@@ -201,19 +201,22 @@ impl Tiles {
             + stored * self.rows * self.value_width
     }
 
-    /// Returns the number of blocks that share the keys of a row, up to `most`, and the blocks of a cluster, up to `room`. Blocks process
-    /// whole tiles. Blocks of one cluster merge their results without another kernel. More blocks than a cluster holds have fewer tiles
-    /// each, and a merging kernel follows, so that they form no clusters.
-    pub fn divided(&self, keys: u64, most: u64, room: u64) -> (u64, u64) {
-        let largest = most.min(LARGEST_CLUSTER).min(room.max(1));
+    /// Returns the number of blocks that share the keys of a row, up to `most`, and the blocks of a cluster. Blocks process whole tiles.
+    /// Blocks of one cluster merge their results without another kernel. More blocks than a cluster holds have fewer tiles each, and a
+    /// merging kernel follows, so that they form no clusters. `part` is the size in bytes of the results of one of these blocks, for all rows.
+    pub fn divided(&self, keys: u64, most: u64, part: f64) -> (u64, u64) {
+        let largest = most.min(LARGEST_CLUSTER);
         let all = keys.div_ceil(self.keys[1]).max(1);
         let flops = 2 * self.rows * self.keys[1] * (self.width + self.value_width);
         let of_tile = (flops as f64 / OPERATIONS).max(TILE_WAITS * WAIT);
+        // A block loads its first tiles together and waits for them once. With `wgmma`, it waits for the values of a tile behind its keys.
+        let first = if self.warpgroups { 1 } else { STAGES };
         let joins = |splits: u64| splits <= largest && all.div_ceil(splits) <= TILES_IN_CLUSTERS;
         let time = |splits: u64| {
+            let waited = (all.div_ceil(splits) + 1).saturating_sub(first).max(1);
             let loads = splits.div_ceil(HELD * THREADS / WARP);
-            let merged = if joins(splits) { 0.0 } else { MERGE + (loads - 1) as f64 * WAIT };
-            all.div_ceil(splits) as f64 * of_tile + merged
+            let merging = MERGE + (loads - 1) as f64 * WAIT + 2.0 * splits as f64 * part / BANDWIDTH;
+            waited as f64 * of_tile + if joins(splits) { 0.0 } else { merging }
         };
         let numbers = largest..=most;
         let fastest = numbers.min_by(|&one, &other| time(one).total_cmp(&time(other))).unwrap_or(1);
@@ -275,7 +278,7 @@ mod tests {
     #[test]
     fn blocks_form_a_cluster_or_another_kernel_merges_their_results() {
         let tiles = tiles_of_single_queries(128);
-        let divided = |keys: u64, most: u64| tiles.divided(keys * 64, most, most);
+        let divided = |keys: u64, most: u64| tiles.divided(keys * 64, most, 512.0);
         assert_eq!(divided(8, 1), (1, 1));
         assert_eq!(divided(8, 4), (4, 4));
         // A cluster of eight has four tiles each, and no other kernel follows.
@@ -284,7 +287,10 @@ mod tests {
         assert_eq!(divided(64, 33), (32, 1));
         // Blocks with more than 16 tiles form no cluster.
         assert_eq!(divided(800, 4), (4, 1));
-        // Clusters have room for four blocks, and eight blocks with a merging kernel take less time.
-        assert_eq!(tiles.divided(52 * 64, 8, 4), (8, 1));
+        // Blocks with one tile each would take as long as those with two, which they load together.
+        assert_eq!(divided(60, 60), (30, 1));
+        assert_eq!(Tiles { warpgroups: true, ..tiles_of_single_queries(128) }.divided(60 * 64, 60, 512.0), (60, 1));
+        // The results of many rows take longer to merge than the tiles of a cluster.
+        assert_eq!(tiles.divided(64 * 64, 33, 1e6), (8, 8));
     }
 }
