@@ -6,6 +6,7 @@ use crate::base::counted;
 use crate::measure::cases::{Case, CasesHeader};
 use crate::measure::order::CaseOrder;
 use crate::measure::pace::{self, Pace};
+use crate::measure::record::Variant;
 use crate::measure::scaling;
 
 use super::cases::{CaseColumns, chart, check, reasons, records, tally};
@@ -38,13 +39,17 @@ pub fn axes(header: &CasesHeader) -> String {
 }
 
 fn heading(header: &CasesHeader, cases: &[&Case]) -> Vec<String> {
-    let mut lines = vec![format!("{}: {} over {}", header.name, counted(cases.len(), "case"), axes(header))];
+    let lengths = header.axes.iter().map(|axis| axis.values.len());
+    let all = if header.zip { lengths.max().unwrap_or(0) } else { lengths.product() };
+    let present = if cases.len() < all { format!("{} of ", cases.len()) } else { String::new() };
+    let count = counted(all.max(cases.len()), "case");
+    let mut lines = vec![format!("{}: {present}{count} over {}", header.name, axes(header))];
     if let Some(record) = records(cases).next() {
         let devices: IndexSet<&str> = records(cases).map(|record| record.device.name.as_str()).collect();
         let devices: Vec<&str> = devices.into_iter().collect();
         let iterations = record.variants.first().map_or(0, |variant| variant.time.n);
         let no = if record.measurement { "" } else { ", no measurement" };
-        lines.push(format!("{}, {}{no}", devices.join(" and "), counted(iterations, "iteration")));
+        lines.push(format!("{}, {}{no}", devices.join(", "), counted(iterations, "iteration")));
     }
     lines.push(tally(cases));
     lines
@@ -70,18 +75,21 @@ fn table(header: &CasesHeader, cases: &[&Case], order: Option<&CaseOrder>, colum
     Section { table: Some(table), notes, ..Section::default() }
 }
 
-/// Explains that some cases could not be gated, and which times are compared for this reason.
+/// Explains that some cases were not gated, and which times are compared for this reason.
 fn mixed_gating(cases: &[&Case]) -> [String; 2] {
-    let variants = || cases.iter().filter_map(|case| Some((case, case.record.as_ref()?.variants.first()?)));
-    let free: Vec<_> = variants().filter(|(_, variant)| pace::gated(variant) == Some(false)).collect();
-    let reason = free.iter().find_map(|(_, variant)| variant.notes.iter().find_map(|note| pace::why_not_gated(note)));
-    let why = reason.map(|why| format!(" ({}: {why})", free[0].0.name)).unwrap_or_default();
+    let variants = || {
+        let records = cases.iter().filter_map(|case| Some((case, case.record.as_ref()?)));
+        records.filter_map(|(case, record)| Some((case, record.settings.gate.as_str(), record.variants.first()?)))
+    };
+    let free: Vec<_> = variants().filter(|(.., variant)| pace::gated(variant) == Some(false)).collect();
+    let reason = |(case, gate, variant): &(&&Case, &str, &Variant)| {
+        let noted = variant.notes.iter().find_map(|note| pace::why_not_gated(note));
+        let why = noted.or((*gate == "off").then_some("`--gate off`"))?;
+        Some(format!(" ({}: {why})", case.name))
+    };
+    let why = free.iter().find_map(reason).unwrap_or_default();
     [
-        format!(
-            "{} of {} could not be held at the gate{why}.",
-            free.len(),
-            counted(variants().count(), "case")
-        ),
+        format!("{} of {} were not held at the gate{why}.", free.len(), counted(variants().count(), "case")),
         "At the gate a time is the device's; without it, it may be the host's. So rates, best values and knees compare \
          host-paced times, which every case has. Metrics are left out."
             .to_owned(),
