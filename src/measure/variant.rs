@@ -193,7 +193,7 @@ fn by_lanes<'a>(
         let time = times.entry(&operation.category).or_default().entry(remedy).or_default();
         time.0 += operation.work_ns().unwrap_or_default().0;
     }
-    let most = |times: BTreeMap<_, Nanos>| times.into_iter().max_by_key(|(_, time)| *time)?.0;
+    let most = |times: BTreeMap<Option<&'static str>, Nanos>| times.into_iter().max_by_key(|(_, time)| *time)?.0;
     times.into_iter().filter_map(|(category, times)| Some((category, most(times)?))).collect()
 }
 
