@@ -140,7 +140,7 @@ pub fn record(
     if *mode == LaunchMode::Graph && request.ranks.iter().any(|rank| rank.program.step.sync == Sync::End) {
         notes.push(GRAPHS_DO_NOT_OVERLAP.to_owned());
     }
-    let has_several_lanes = |rank: &RankSchedule| rank.schedule.steps.iter().any(|step| step.used.len() > 1);
+    let has_several_lanes = |rank: &RankSchedule| rank.schedule.period.iter().any(|step| step.used.len() > 1);
     let after_streams = *mode == LaunchMode::Graph && request.modes.contains(&LaunchMode::Stream);
     if after_streams && request.ranks.iter().any(has_several_lanes) {
         notes.push(AFTER_STREAMS.to_owned());
