@@ -470,7 +470,7 @@ fn unequal_iterations_have_no_best_value() {
     let output = sweep(&sandbox, "spins.aorta --set n=1,2,4 --json a.jsonl");
     insta::assert_snapshot!("unequal_iterations", output.stdout);
     let text = sandbox.read("a.jsonl");
-    sandbox.write("part.jsonl", &text.lines().take(2).map(|line| format!("{line}\n")).collect::<String>());
+    sandbox.write("part.jsonl", text.lines().take(2).map(|line| format!("{line}\n")).collect::<String>());
     let told = sandbox.good(&["report", "part.jsonl"]);
     assert!(told.contains("spins.aorta: 1 of 3 cases over n (3 values)"), "{told}");
     let output = sweep(&sandbox, "spins.aorta --set n=1 --gate auto,off --json b.jsonl");
