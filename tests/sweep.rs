@@ -158,7 +158,7 @@ fn a_sweep_in_which_nothing_can_run_is_an_error() {
         ("products.aorta --launch stream,grpah", "no case of the sweep can have `--launch=grpah`"),
         ("products.aorta --config profile=h300,mi300x", "no case of the sweep can have `--config=profile=h300`"),
         ("products.aorta --config topology=nope,hgx_h200", "no case of the sweep can have `--config=topology=nope`"),
-        ("products.aorta --set n=16:18", "such as `16,17,18`"),
+        ("products.aorta --set n=16:18", "the ends alone are `16,18`"),
         ("products.aorta --streams 1,2 --warmup many", "invalid value 'many'"),
         ("- --streams 1,2", "standard input can be read once"),
         ("nowhere.aorta --streams 1,2", "there is no file and no shipped workload"),
