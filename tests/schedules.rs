@@ -12,7 +12,7 @@ use crate::common;
 use crate::common::effort::draws;
 use crate::common::{oracle, programs};
 
-const TOPOLOGY: Topology = Topology { queues: 8, by_priority: false, units_apart: false };
+const TOPOLOGY: Topology = Topology { queues: 8, by_priority: false, limits_units: false };
 
 fn scheduled(text: &str, ceiling: Option<u32>) -> (Program, Plan, Schedule) {
     let (program, plan) = common::planned(text);
@@ -150,8 +150,8 @@ fn streams_with_units_stand_apart() {
     let text = "stream a\nstream f[4]\nstream p[4](units: 25%)\nstream q(units: 64)\nstep {\n  for i in 0..4 {\n    on f[i] { \
                 nop() }\n    on p[i] { nop() }\n  }\n  on a { nop() }\n  on q { nop() }\n}\n";
     let (program, plan) = common::planned(text);
-    let place = |units_apart, streams| {
-        let topology = Topology { queues: 4, by_priority: units_apart, units_apart };
+    let place = |limits_units, streams| {
+        let topology = Topology { queues: 4, by_priority: limits_units, limits_units };
         let schedule = schedule::place(
             &program,
             &plan,

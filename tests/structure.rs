@@ -329,7 +329,7 @@ fn a_stream_gets_the_queue_that_it_asks_for() {
     let program = analyzed(text, 0, 1);
     let plan = aorta::plan::build(&program).expect("no race");
     let queues = |queues: u32| -> Vec<u32> {
-        let topology = Topology { queues, by_priority: false, units_apart: false };
+        let topology = Topology { queues, by_priority: false, limits_units: false };
         let placed = schedule::place(&program, &plan, topology, &schedule::ScheduleOptions::default());
         placed.lanes.iter().map(|lane| lane.queue).collect()
     };

@@ -158,7 +158,7 @@ fn a_sweep_in_which_nothing_can_run_is_an_error() {
         ("products.aorta --launch stream,grpah", "no case of the sweep can have `--launch=grpah`"),
         ("products.aorta --config profile=h300,mi300x", "no case of the sweep can have `--config=profile=h300`"),
         ("products.aorta --config topology=nope,hgx_h200", "no case of the sweep can have `--config=topology=nope`"),
-        ("products.aorta --set n=16:18", "such as `16,17,18`"),
+        ("products.aorta --set n=16:18", "the ends alone are `16,18`"),
         ("products.aorta --streams 1,2 --warmup many", "invalid value 'many'"),
         ("- --streams 1,2", "standard input can be read once"),
         ("nowhere.aorta --streams 1,2", "there is no file and no shipped workload"),
@@ -459,6 +459,26 @@ fn like_is_compared_with_like() {
     // If all cases could be gated, the headline counts.
     let output = sweep(&sandbox, "tiny.aorta --config gate_depth=256,512 --json b.jsonl");
     assert!(!output.stdout.contains("host-paced") && output.stdout.contains("each"), "{}", output.stdout);
+}
+
+/// Iterations of synthetic work do not say how much they do, and more of it takes longer.
+#[test]
+fn unequal_iterations_have_no_best_value() {
+    let sandbox = Sandbox::new();
+    let text = "param n = 1\nstream s[n]\nstep { for i in 0..4 { for j in 0..n { on s[j] { spin(20us) } } } }\n";
+    sandbox.write("spins.aorta", text);
+    let output = sweep(&sandbox, "spins.aorta --set n=1,2,4 --json a.jsonl");
+    insta::assert_snapshot!("unequal_iterations", output.stdout);
+    let text = sandbox.read("a.jsonl");
+    sandbox.write("part.jsonl", text.lines().take(2).map(|line| format!("{line}\n")).collect::<String>());
+    let told = sandbox.good(&["report", "part.jsonl"]);
+    assert!(told.contains("spins.aorta: 1 of 3 cases over n (3 values)"), "{told}");
+    let output = sweep(&sandbox, "spins.aorta --set n=1 --gate auto,off --json b.jsonl");
+    assert!(
+        output.stdout.contains("1 of 2 cases were not held at the gate (gate=off: `--gate off`)."),
+        "{}",
+        output.stdout
+    );
 }
 
 /// Equal numbers of operations, streams and waits do not imply the same program.

@@ -62,7 +62,7 @@ fn run(text: &str) -> Run {
     let analyzed = clock();
     let plan = plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
     let planned = clock();
-    let topology = Topology { queues: 32, by_priority: false, units_apart: false };
+    let topology = Topology { queues: 32, by_priority: false, limits_units: false };
     let schedule = schedule::place(&program, &plan, topology, &schedule::ScheduleOptions::default());
     let placed = clock();
     let bytes = (peak() - before) as u64;

@@ -315,7 +315,7 @@ fn from_program_on(text: &str, (parsed, result): Analysis) {
     }
     let ceiling = [None, Some(1), Some(2), Some(3)][text.len() % 4];
     let topology =
-        Topology { queues: 8, by_priority: text.len().is_multiple_of(3), units_apart: text.len().is_multiple_of(2) };
+        Topology { queues: 8, by_priority: text.len().is_multiple_of(3), limits_units: text.len().is_multiple_of(2) };
     let options = schedule::ScheduleOptions { streams: ceiling, ..schedule::ScheduleOptions::default() };
     match planned {
         Ok(plan) => {

@@ -50,14 +50,18 @@ struct Head {
 
 /// Says where a text is not JSON of the expected form, and why: `line 1, column 9: trailing comma`.
 pub fn fault(error: &Error) -> String {
-    let text = error.to_string();
-    let line = error.line();
-    let place = format!(" at line {line} column {}", error.column());
-    let why = text.strip_suffix(&place).unwrap_or(&text);
+    let (line, column) = (error.line(), error.column());
     match error.classify() {
         Category::Eof => format!("its end is missing after line {line}"),
-        Category::Syntax | Category::Data | Category::Io => format!("line {line}, column {}: {why}", error.column()),
+        Category::Syntax | Category::Data | Category::Io => format!("line {line}, column {column}: {}", why(error)),
     }
+}
+
+/// Says why a text is not JSON of the expected form, without the place: `trailing comma`.
+pub fn why(error: &Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&place).unwrap_or(&text).to_owned()
 }
 
 /// A document as indented JSON with a final newline.

@@ -130,18 +130,18 @@ fn share(ratio: f64) -> String {
 /// A sentence on how often a side differs from itself; `None` if no comparison was possible.
 fn self_difference(turns: &Paired) -> Option<String> {
     let alarms = &turns.itself;
+    let widened = match alarms.widened > 1.0 {
+        true => format!(" with the interval widened by a factor of {:.2}", alarms.widened),
+        false => String::new(),
+    };
     let found = format!(
-        "A against A and B against B: {} of {} comparisons ({}) find a difference; {} may.",
+        "A against A and B against B: {} of {} comparisons ({}) find a difference{widened}; {} may.",
         alarms.alarms,
         alarms.comparisons,
         percent(alarms.rate()),
         percent(ALARMS),
     );
-    let widened = match alarms.widened > 1.0 {
-        true => format!(" The interval is therefore widened by a factor of {:.2}.", alarms.widened),
-        false => String::new(),
-    };
-    (alarms.comparisons > 0).then(|| found + &widened)
+    (alarms.comparisons > 0).then_some(found)
 }
 
 /// Compares the results of alternating and of separate measurement.
@@ -183,6 +183,11 @@ const REASONS: [&str; 4] = [
 fn differences(record: &AbRecord) -> Vec<String> {
     let (a, b) = (&record.a.run.program, &record.b.run.program);
     let mut notes = Vec::new();
+    if record.a.arguments == record.b.arguments {
+        notes.push(
+            "a and b are the same run, so any difference is noise: `--a` and `--b` say how the sides differ".to_owned(),
+        );
+    }
     let is_by_work = record.result.as_ref().is_some_and(|result| result.work.is_some());
     if a.flops != b.flops {
         let (a, b) = (Flops(a.flops), Flops(b.flops));

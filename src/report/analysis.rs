@@ -185,15 +185,15 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
             table.row(row);
         }
         let lanes = &record.program.lanes;
-        let on_cpu = |group: &OperationGroup| {
-            group
-                .members
-                .iter()
-                .all(|member| lanes.get(member.lane as usize).is_some_and(|lane| lane.threads.is_some()))
+        let by_lanes = |group: &OperationGroup| {
+            let of =
+                |member: &&OperationRecord| verdict::lane_remedy(lanes.get(member.lane as usize)?, &variant.launch);
+            let first = group.members.first().and_then(of);
+            first.filter(|_| group.members.iter().all(|member| of(member) == first))
         };
         let lines = |group: &OperationGroup| {
             let launched = group.launch_text().map(|text| format!("{} runs as {text}", group.name));
-            let advice = advice(group, (rank, analysis), on_cpu(group));
+            let advice = advice(group, (rank, analysis), by_lanes(group));
             [format!("{}: {advice}", group.name)].into_iter().chain(launched)
         };
         let waits = groups.iter().take(count).any(|group| group.wait() > Nanos(0));
@@ -212,8 +212,9 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
     Page { sections: record.variants.iter().filter_map(section).collect(), ..Page::default() }
 }
 
-/// Returns a line of advice: the change that usually helps a group of operations in its situation. `on_cpu` if they run on host streams.
-fn advice(group: &OperationGroup, (rank, analysis): (&RankRecord, &AnalysisRecord), on_cpu: bool) -> String {
+/// Returns a line of advice: the change that usually helps a group of operations in its situation. `by_lanes` is their
+/// [`lane_remedy`](verdict::lane_remedy).
+fn advice(group: &OperationGroup, (rank, analysis): (&RankRecord, &AnalysisRecord), by_lanes: Option<&str>) -> String {
     let each = group.each();
     if group.wait().0 as f64 > MOSTLY_WAITS * group.time().0 as f64 {
         let share = share(group.wait(), group.time());
@@ -250,7 +251,7 @@ fn advice(group: &OperationGroup, (rank, analysis): (&RankRecord, &AnalysisRecor
     }
     let of_peak = group.of_peak().map(|(share, _)| share);
     let facts = verdict::Facts { of_peak, ..verdict::Facts::of(analysis, group.members.iter().copied()) };
-    if on_cpu { verdict::ON_CPU.to_owned() } else { verdict::remedy(&group.members[0].category, &facts) }
+    by_lanes.map_or_else(|| verdict::remedy(&group.members[0].category, &facts), str::to_owned)
 }
 
 /// Slowdown of an operation compared with running alone; 1 if it was not timed alone.

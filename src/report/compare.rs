@@ -108,7 +108,7 @@ fn operation(row: &OperationRow) -> [String; 9] {
         row.name.clone(),
         row.operation.clone(),
         row.place.clone(),
-        row.count.to_string(),
+        row.other_count.map_or_else(|| row.count.to_string(), |other| format!("{} -> {other}", row.count)),
         cell(row.base.map(Nanos::from_secs_f64)),
         share(row.base_share, &row.base_bound),
         cell(row.other.map(Nanos::from_secs_f64)),

@@ -5,7 +5,7 @@ use crate::base::{Bytes, Flops, Nanos, Rate, counted};
 use crate::measure::pace::Pace;
 use crate::measure::scaling::{self, AxisEffect, AxisResults, Baseline, Curve, CurvePoint, Growth, Interval, RateUnit};
 
-use super::page::{Section, Table};
+use super::page::{Section, Table, cell};
 use super::run::percent;
 
 /// Length of the longest bar in characters.
@@ -34,9 +34,9 @@ fn notes(along: &AxisResults, name: &str) -> Vec<String> {
     let curve = &along.curve;
     let moves = !matches!(along.effect, AxisEffect::None | AxisEffect::ProgramOnly);
     let mut notes = vec![work(curve)];
-    if !curve.conclusive {
+    if !curve.conclusive && curve.growth != Growth::Unknown {
         notes.push("no conclusion: a case is not a measurement, or has a single sample".to_owned());
-    } else if moves {
+    } else if curve.conclusive && moves {
         notes.push(format!("{}: {}", best_of(curve), best(curve, name)));
         notes.extend(curve.knee.filter(|knee| *knee != curve.best).map(|knee| {
             let (value, share) = (&curve.points[knee].value, scaling::ENOUGH * 100.0);
@@ -78,13 +78,13 @@ fn share(curve: &Curve, point: &CurvePoint) -> f64 {
 
 fn bars(curve: &Curve, name: &str) -> Table {
     let mut table = Table::new([name, curve.unit.per_second(), "", "median", "efficiency"]).left(2);
-    for (point, efficiency) in curve.points.iter().zip(&curve.efficiency) {
+    for (index, point) in curve.points.iter().enumerate() {
         table.row([
             point.value.clone(),
             rate_text(curve.unit, rate(curve, point)),
             bar(share(curve, point)),
             Nanos::from_secs_f64(point.time.value).to_string(),
-            percent(*efficiency),
+            cell(curve.efficiency.get(index).copied().map(percent)),
         ]);
     }
     table
@@ -114,48 +114,38 @@ fn work(curve: &Curve) -> String {
     let flops = change(|point| Flops(point.flops).to_string());
     let bytes = change(|point| Bytes(point.bytes as u64).to_string());
     let amount = format!("{flops}, {bytes} moved");
-    // Iterations of different work are no common measure, and without arithmetic and bytes only operations show it.
-    let operations = change(|point| point.operations.to_string());
-    let differ = match first.operations == last.operations {
-        true => String::new(),
-        false => format!(", although they differ ({operations} operations)"),
-    };
     let one = &curve.one;
     let strong = if one == "1" { "T(1) / (n × T(n))".to_owned() } else { format!("{one} × T({one}) / (n × T(n))") };
     // Streams share one device, so strong and weak scaling, which compare devices, are not the terms for them.
     let per_stream = format!("the throughput per stream, relative to that of {one}");
-    match (curve.unit, curve.growth, curve.baseline) {
-        (RateUnit::Iterations, _, Baseline::First) => {
-            format!("the work is not known, so iterations are counted{differ}: efficiency is {strong}")
+    let how = match curve.growth {
+        Growth::Unknown => {
+            let operations = change(|point| point.operations.to_string());
+            return format!(
+                "the work is not known, and iterations differ ({operations} operations): their rates do not compare, so there is \
+                 neither an efficiency nor a best value"
+            );
         }
-        (RateUnit::Iterations, _, Baseline::Best) => {
-            format!("the work is not known, so iterations are counted{differ}: efficiency is T({one}) / T")
+        Growth::Stays if curve.unit == RateUnit::Iterations => {
+            "the work is not known, so iterations are counted".to_owned()
         }
-        (_, Growth::Stays, Baseline::First) if curve.shares_device => {
-            format!("the work stays ({amount}): efficiency is {strong}, {per_stream}")
-        }
-        (_, Growth::Proportional, Baseline::First) if curve.shares_device => format!(
-            "the work grows with the streams ({amount}): efficiency is T({one}) / T(n), {per_stream}; the best total \
-             throughput is {:.2} times that of {one}",
+        Growth::Stays => format!("the work stays ({amount})"),
+        Growth::Proportional => format!("the work grows in proportion ({amount})"),
+        Growth::Varies => format!("the work varies ({amount})"),
+    };
+    let efficiency = match (curve.growth, curve.baseline) {
+        (Growth::Stays, Baseline::First) if curve.shares_device => format!("efficiency is {strong}, {per_stream}"),
+        (Growth::Stays, Baseline::First) => format!("strong scaling, efficiency is {strong}"),
+        (Growth::Proportional, Baseline::First) if curve.shares_device => format!(
+            "efficiency is T({one}) / T(n), {per_stream}; the best total throughput is {:.2} times that of {one}",
             rate(curve, &curve.points[curve.best]) / rate(curve, &curve.points[curve.reference])
         ),
-        (_, Growth::Stays, Baseline::First) => {
-            format!("the work stays ({amount}): strong scaling, efficiency is {strong}")
-        }
-        (_, Growth::Proportional, Baseline::First) => {
-            format!("the work grows in proportion ({amount}): weak scaling, efficiency is T({one}) / T(n)")
-        }
-        (_, Growth::Varies, Baseline::First) => {
-            format!("the work varies ({amount}): efficiency is the rate for each unit, against that of {one}")
-        }
-        (_, Growth::Stays, Baseline::Best) => format!("the work stays ({amount}): efficiency is T({one}) / T"),
-        (_, Growth::Proportional, Baseline::Best) => {
-            format!("the work grows in proportion ({amount}): efficiency is against the best rate")
-        }
-        (_, Growth::Varies, Baseline::Best) => {
-            format!("the work varies ({amount}): efficiency is against the best rate")
-        }
-    }
+        (Growth::Proportional, Baseline::First) => format!("weak scaling, efficiency is T({one}) / T(n)"),
+        (_, Baseline::First) => format!("efficiency is the rate for each unit, against that of {one}"),
+        (Growth::Stays, Baseline::Best) => format!("efficiency is T({one}) / T"),
+        (_, Baseline::Best) => "efficiency is against the best rate".to_owned(),
+    };
+    format!("{how}: {efficiency}")
 }
 
 /// Names what decides between the values of an axis: the rate if their work differs, otherwise the time.
@@ -177,7 +167,7 @@ fn best(curve: &Curve, name: &str) -> String {
         _ => format!("; {} are within noise of it", alike.join(", ")),
     };
     let rate = match curve.growth {
-        Growth::Stays => String::new(),
+        Growth::Stays | Growth::Unknown => String::new(),
         Growth::Proportional | Growth::Varies => format!("{}; ", rate_text(curve.unit, rate(curve, point))),
     };
     format!("{name} = {} ({rate}{time}{interval}){alike}", point.value)

@@ -41,7 +41,7 @@ pub fn changes((low, high): (f64, f64)) -> String {
 }
 
 fn is_large(ratio: f64) -> bool {
-    !(0.5..2.0).contains(&ratio)
+    !(0.1..10.0).contains(&ratio)
 }
 
 fn percent(ratio: f64) -> String {

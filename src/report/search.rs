@@ -3,6 +3,7 @@
 use crate::base::counted;
 use crate::measure::cases::{Case, CasesHeader};
 use crate::measure::pace::Pace;
+use crate::measure::scaling;
 use crate::measure::search::{SearchResult, TriedPoint};
 
 use super::cases::CaseColumns;
@@ -76,7 +77,12 @@ fn table(searched: &Searched) -> Section {
         notes.push("Nothing could be measured.".to_owned());
     }
     if searched.pace == Pace::Host {
-        notes.push("Some points could not be held at the gate: all are compared by their host-paced times.".to_owned());
+        notes.push("Some points were not held at the gate: all are compared by their host-paced times.".to_owned());
+    }
+    if scaling::unequal_iterations(scaling::unit(&cases), &cases) {
+        notes.push(
+            "The work is not known, and iterations differ: the best point has the shortest iteration, whatever it does.".to_owned(),
+        );
     }
     notes.extend((more > 0).then(|| format!("{more} more were measured; the file of cases has all of them")));
     notes.extend(certainty(searched));

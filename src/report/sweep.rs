@@ -38,13 +38,17 @@ pub fn axes(header: &CasesHeader) -> String {
 }
 
 fn heading(header: &CasesHeader, cases: &[&Case]) -> Vec<String> {
-    let mut lines = vec![format!("{}: {} over {}", header.name, counted(cases.len(), "case"), axes(header))];
+    let lengths = header.axes.iter().map(|axis| axis.values.len());
+    let all = if header.zip { lengths.max().unwrap_or(0) } else { lengths.product() };
+    let present = if cases.len() < all { format!("{} of ", cases.len()) } else { String::new() };
+    let count = counted(all.max(cases.len()), "case");
+    let mut lines = vec![format!("{}: {present}{count} over {}", header.name, axes(header))];
     if let Some(record) = records(cases).next() {
         let devices: IndexSet<&str> = records(cases).map(|record| record.device.name.as_str()).collect();
         let devices: Vec<&str> = devices.into_iter().collect();
         let iterations = record.variants.first().map_or(0, |variant| variant.time.n);
         let no = if record.measurement { "" } else { ", no measurement" };
-        lines.push(format!("{}, {}{no}", devices.join(" and "), counted(iterations, "iteration")));
+        lines.push(format!("{}, {}{no}", devices.join(", "), counted(iterations, "iteration")));
     }
     lines.push(tally(cases));
     lines

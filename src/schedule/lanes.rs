@@ -44,7 +44,7 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
         let threads = streams[group[0]].threads;
         let queue = if threads.is_some() {
             u32::MAX - lane.0
-        } else if topology.units_apart && units.is_some() {
+        } else if topology.limits_units && units.is_some() {
             apart += 1;
             queues.saturating_add(apart - 1)
         } else {

@@ -49,7 +49,7 @@ pub struct Lane {
     pub name: String,
     pub streams: Vec<StreamId>,
     pub priority: Priority,
-    /// Compute units to which the lane is limited; `None` for all.
+    /// Compute units to which the file limits the lane; `None` for all.
     pub units: Option<Units>,
     /// The predicted hardware queue; on a host stream, a number beyond all queues.
     pub queue: u32,
@@ -57,6 +57,14 @@ pub struct Lane {
     pub queue_asked: bool,
     /// Number of threads of the CPU that do its work; `None` for a stream of the device.
     pub threads: Option<NonZeroU32>,
+}
+
+impl Lane {
+    /// Number of compute units to which the lane is limited on a device; `None` if it may use all.
+    pub fn unit_limit(&self, profile: &Profile) -> Option<u32> {
+        let units = self.units.filter(|_| Topology::of(profile).limits_units)?;
+        Some(units.of(profile.units.value() as u32, profile.chips.value() as u32))
+    }
 }
 
 /// The commands of one iteration, with the lanes that it uses.
@@ -101,16 +109,15 @@ pub struct Topology {
     pub queues: u32,
     /// True if each priority has its own queues.
     pub by_priority: bool,
-    /// True if a stream that is limited to some compute units has its own queue, in addition to the shared ones.
-    pub units_apart: bool,
+    /// True if a stream can be limited to some compute units. It then has its own queue, in addition to the shared ones.
+    pub limits_units: bool,
 }
 
 impl Topology {
-    /// The queues of a device with a profile. Where priorities have their own queues, as with ROCm, so do streams with
-    /// limited units.
+    /// The queues of a device with a profile. ROCm has queues for each priority and can limit units; CUDA has neither.
     pub fn of(profile: &Profile) -> Topology {
         let by_priority = profile.queues.by_priority;
-        Topology { queues: profile.queues.count.value() as u32, by_priority, units_apart: by_priority }
+        Topology { queues: profile.queues.count.value() as u32, by_priority, limits_units: by_priority }
     }
 }
 
@@ -131,7 +138,7 @@ impl Default for ScheduleOptions {
 /// The real stream of each stream of a program, if there are at most `streams` of them; `None` for no limit.
 pub fn real_streams(program: &Program, streams: Option<u32>) -> Vec<LaneId> {
     // Hardware queues have no effect on which streams share a real one.
-    let topology = Topology { queues: 1, by_priority: false, units_apart: false };
+    let topology = Topology { queues: 1, by_priority: false, limits_units: false };
     lanes::assign(program, topology, streams).1
 }
 

@@ -71,6 +71,9 @@ fn the_exit_code_says_what_was_asked() {
     assert_eq!(ab(&sandbox, &[&worse[..], &["--fail-on", "cannot-tell"]].concat()).code, Some(0));
     let better = ["--backend", "sim", "--a", "--streams 1", "--no-apart", "--rounds", "6", "--fail-on", "worse"];
     assert_eq!(ab(&sandbox, &better).code, Some(0));
+    let equal = ab(&sandbox, &["--backend", "sim", "--no-apart", "--rounds", "6"]);
+    let told = equal.stdout + &equal.stderr;
+    assert!(told.contains("a and b are the same run") && told.contains("Same: "), "{told}");
 }
 
 /// A side's options override those of both sides; a side may have its own file and variables.

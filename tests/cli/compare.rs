@@ -64,6 +64,24 @@ fn a_metric_in_another_unit_is_not_compared() {
     assert!(!compare(&sandbox, "a.json a.json").stdout.contains("unit"));
 }
 
+/// A share has its unit of the report, and operations have the numbers of both sides.
+#[test]
+fn shares_and_counts_are_shown() {
+    let sandbox = Sandbox::new();
+    let text =
+        "param n = 2\nstep { for i in 0..n { a: spin(20us) }  spin(20us) }\nmetric share = busy(a) / time \"%\"\n";
+    sandbox.write("work.aorta", text);
+    for n in ["2", "4"] {
+        let set = format!("n={n}");
+        sandbox.good(&["exec", "work.aorta", "--backend", "sim", "--set", &set, "--json", &format!("{n}.json")]);
+    }
+    let told = compare(&sandbox, "2.json 4.json --operations").stdout;
+    let line = |name: &str| told.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{told}"));
+    assert_eq!(line("share").matches(" %").count(), 4, "{told}");
+    assert!(line("a ").contains(" 2 -> 4 ") && line("spin").contains(" 1 "), "{told}");
+    assert!(line("a ").ends_with("+100.00 %"), "{told}");
+}
+
 #[test]
 fn a_missing_case_fails_where_that_is_asked_for() {
     let sandbox = runs();

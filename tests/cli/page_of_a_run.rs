@@ -81,3 +81,48 @@ fn a_limit_that_is_not_checked_says_so() {
         output.stderr
     );
 }
+
+/// Where a device limits the units of a stream, they and not contention bound its operations, which run on all units when alone.
+#[test]
+fn limited_units_are_no_contention() {
+    let sandbox = Sandbox::new();
+    let text = "stream little(units: 8)\nbuffer a, b: f32[67108864]\nstep { on little { m: map(a * 2 -> b) } }\n\
+                metric slow = stretch(m)\n";
+    sandbox.write("few.aorta", text);
+    let amd = run(&sandbox, "few.aorta --config profile=mi300x --top 1");
+    assert!(amd.contains("bound by the `units` of streams"), "{amd}");
+    assert!(amd.contains("m: its stream may use only some compute units: more `units`"), "{amd}");
+    assert!(!amd.contains("contention") && amd.contains("\nslow: no value"), "{amd}");
+    // Its operations take all units, which is what the note says.
+    let nvidia = run(&sandbox, "few.aorta");
+    assert!(nvidia.contains("stream little requests 8 units but may use all of them"), "{nvidia}");
+    assert!(!nvidia.contains("slow: no value") && !nvidia.contains("`units` of streams"), "{nvidia}");
+}
+
+#[test]
+fn pages_and_synthetic_work_have_their_sizes() {
+    let sandbox = Sandbox::new();
+    let text = "buffer store: bf16[512, 64] in pinned\nbuffer pages: bf16[4, 64]\n\
+                step { copy(store -> pages, indices: [0, 7, 9, 3])  work(flops: 2GFLOP, unit: matrix)  work(bytes: 1MiB) }\n";
+    sandbox.write("sizes.aorta", text);
+    let told = run(&sandbox, "sizes.aorta");
+    for size in ["copy 4×64 bf16", "work 2 GFLOP bf16", "work 1 MiB"] {
+        assert!(told.contains(size), "{size}: {told}");
+    }
+}
+
+/// Notes on options and metrics that say less than they seem to.
+#[test]
+fn what_misleads_has_a_note() {
+    let sandbox = Sandbox::new();
+    let text = "stream s[2]\nbuffer x[2]: f32[16777216]\nstep { for i in 0..4 { on s[i % 2] { a: map(x[i % 2] * 2 -> x[i % 2])  \
+                b: map(x[i % 2] + 1 -> x[i % 2]) } } }\nmetric share = (time(a) + time(b)) / time \"%\"\n\
+                metric running = busy(a, b) / time \"%\"\n";
+    sandbox.write("spans.aorta", text);
+    let told = run(&sandbox, "spans.aorta --cycle 3 --launch both");
+    assert!(told.contains("as streams: `share` is above 100 %") && !told.contains("`running` is above"), "{told}");
+    assert!(told.contains("`--cycle 3` has no effect"), "{told}");
+    assert!(told.contains("as a graph: it is measured after the streams"), "{told}");
+    let alone = run(&sandbox, "spans.aorta --launch graph");
+    assert!(!alone.contains("measured after the streams") && !alone.contains("has no effect"), "{alone}");
+}

@@ -156,7 +156,7 @@ impl Backend for Mock {
     }
 
     fn topology(&self) -> Topology {
-        Topology { queues: 8, by_priority: false, units_apart: false }
+        Topology { queues: 8, by_priority: false, limits_units: false }
     }
 
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {

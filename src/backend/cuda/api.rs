@@ -91,7 +91,7 @@ impl Api for Cuda {
     }
 
     fn topology(&self) -> Topology {
-        Topology { queues: self.connections, by_priority: false, units_apart: false }
+        Topology { queues: self.connections, by_priority: false, limits_units: false }
     }
 
     fn has_tracer(&self) -> bool {

@@ -34,7 +34,7 @@ fn make_with<A: Api>(api: &A, lanes: &[Lane], streams: &mut Vec<Stream>, idle: &
     order.sort_by_key(|&lane| lanes[lane].threads.is_some());
     for &number in &order {
         let (lane, part) = (&lanes[number], parts[number]);
-        let counts = lane.threads.is_none() && (part.is_none() || !topology.units_apart);
+        let counts = lane.threads.is_none() && (part.is_none() || !topology.limits_units);
         if counts {
             let next_queue = next_queues.entry(topology.by_priority.then_some(lane.priority)).or_insert(0);
             let before = idle.len();

@@ -167,7 +167,7 @@ impl Api for Hip {
 
     fn topology(&self) -> Topology {
         // Each priority has its own pool of queues, and a stream with a CU mask has a queue of its own.
-        Topology { queues: self.queues, by_priority: true, units_apart: true }
+        Topology { queues: self.queues, by_priority: true, limits_units: true }
     }
 
     fn has_tracer(&self) -> bool {

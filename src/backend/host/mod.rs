@@ -42,7 +42,7 @@ impl Backend for Host {
 
     fn topology(&self) -> Topology {
         // Each thread is a queue of its own.
-        Topology { queues: u32::MAX, by_priority: false, units_apart: false }
+        Topology { queues: u32::MAX, by_priority: false, limits_units: false }
     }
 
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {

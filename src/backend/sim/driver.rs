@@ -62,7 +62,7 @@ enum LastLaunch {
 pub fn open(profile: &Profile, images: &[Image], notes: &[String], each: bool) -> Vec<Box<dyn Driver>> {
     let shared = 3 * profile.queues.count.value() as usize;
     // Streams with limited compute units have their own queues, after those of all priorities.
-    let apart = images.iter().map(|image| image.lanes.iter().filter(|lane| lane.units.is_some()).count());
+    let apart = images.iter().map(|image| image.lanes.iter().filter_map(|lane| lane.unit_limit(profile)).count());
     let queues = shared + apart.max().unwrap_or(0);
     let lanes =
         (0..).zip(images).flat_map(|(rank, image)| image.lanes.iter().map(move |lane| (rank, urgency(lane.priority))));
@@ -70,8 +70,7 @@ pub fn open(profile: &Profile, images: &[Image], notes: &[String], each: bool) -
     let is_cold = images.iter().any(|image| !image.cold.is_empty());
     let mut machine = SimMachine::new(profile, &lanes.collect::<Vec<_>>(), ranks, queues, is_cold);
     for (lane, info) in (0..).zip(images.iter().flat_map(|image| &image.lanes)) {
-        let units = info.units.map(|units| units.of(profile.units.value() as u32, profile.chips.value() as u32));
-        units.iter().for_each(|&units| machine.limit(lane, units));
+        info.unit_limit(profile).iter().for_each(|&units| machine.limit(lane, units));
     }
     let exchanges = Exchanges::new(images, profile);
     let mut known = KnownParts::default();

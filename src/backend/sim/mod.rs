@@ -20,7 +20,7 @@ use crate::base::Space;
 use crate::config::Profile;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, LoweredSpec, check_peers};
 use crate::model::Units;
-use crate::schedule::{self, Topology};
+use crate::schedule::{self, Lane, Topology};
 
 pub use kernels::Compile;
 
@@ -93,14 +93,20 @@ impl Backend for Sim {
 
 /// Notes on the streams of a rank that get another number of compute units than they request.
 fn other_units(image: &Image, profile: &Profile) -> Vec<String> {
-    let (all, chips) = (profile.units.value() as u32, profile.chips.value() as u32);
-    let requests = image.lanes.iter().filter_map(|lane| Some((&lane.name, lane.units?)));
-    let others = requests.filter(|(_, units)| matches!(units, Units::Count(count) if *count != units.of(all, chips)));
+    let (all, chips) = (profile.units.value(), profile.chips.value() as u32);
     let of_chips = if chips > 1 { format!(", as many of each of {chips} chips") } else { String::new() };
-    others
-        .map(|(name, units)| {
-            let (asked, given) = (units.text(), units.of(all, chips));
-            format!("stream {name}, which requests {asked}, is restricted to {given} of {all}{of_chips}")
-        })
-        .collect()
+    let note = |lane: &Lane| {
+        let (name, units) = (&lane.name, lane.units?);
+        let asked = units.text();
+        match (lane.unit_limit(profile), units) {
+            (None, _) => Some(format!(
+                "stream {name} requests {asked} but may use all of them, as with `--backend cuda`, which cannot restrict streams"
+            )),
+            (Some(given), Units::Count(count)) if count != given => {
+                Some(format!("stream {name}, which requests {asked}, is restricted to {given} of {all}{of_chips}"))
+            }
+            _ => None,
+        }
+    };
+    image.lanes.iter().filter_map(note).collect()
 }

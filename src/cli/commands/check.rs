@@ -26,7 +26,7 @@ pub struct CheckArgs {
     /// Files to check
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
-    /// Give advice for this device too: `h200`, `mi300x`, or a profile (`.ron`)
+    /// Give advice for this device too: a value of the setting `profile`, such as `h200`, `mi355x` or a `.ron` file
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
     /// Check all ranks together for worlds of these sizes, 1 to 16384

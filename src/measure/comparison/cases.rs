@@ -355,7 +355,7 @@ fn header(line: &[u8]) -> Result<CasesHeader, String> {
 }
 
 fn damaged(line: usize, why: &serde_json::Error) -> String {
-    format!("line {line} is damaged: {why}")
+    format!("line {line} is damaged: {}", json::why(why))
 }
 
 /// The field that identifies a file of cases.

@@ -38,6 +38,8 @@ pub enum Growth {
     /// Proportional to the axis within 5 %.
     Proportional,
     Varies,
+    /// Unknown: only iterations are counted, and they have different numbers of operations.
+    Unknown,
 }
 
 /// Reference of an efficiency.
@@ -73,12 +75,13 @@ pub struct Curve {
     pub emulated: bool,
     /// The kind of times that the results use.
     pub pace: Pace,
-    /// True if a best value and a knee can be determined: every case is a measurement with several samples.
+    /// True if a best value and a knee can be determined: every case is a measurement with several samples, and the growth of the
+    /// work is known.
     pub conclusive: bool,
     pub unit: RateUnit,
     /// Points in the order in which values were given, without cases that have no results.
     pub points: Vec<CurvePoint>,
-    /// Efficiency of each point.
+    /// Efficiency of each point; empty if the growth of the work is unknown.
     pub efficiency: Vec<f64>,
     pub baseline: Baseline,
     /// True if the resource is streams, which share one device; false for ranks, and without a resource.
@@ -114,6 +117,12 @@ pub fn unit(cases: &[&Case]) -> RateUnit {
         () if points.iter().all(|point| point.bytes > 0.0) => RateUnit::Bytes,
         () => RateUnit::Iterations,
     }
+}
+
+/// True if only iterations are counted, and they have different numbers of operations, so that their rates do not compare.
+pub fn unequal_iterations(unit: RateUnit, cases: &[&Case]) -> bool {
+    let operations = || cases.iter().filter_map(|case| Some(case.record.as_ref()?.program.operations));
+    unit == RateUnit::Iterations && operations().min() != operations().max()
 }
 
 /// Objective that a search minimizes: time per unit of work in seconds. `None` for a case without results.
@@ -184,8 +193,11 @@ fn curve(
     // Numbers along the axis, those of the resource if there is one.
     let scale = resource.or(axes.first())?;
     let numbers: Option<Vec<f64>> = cases.iter().map(|case| point::number(case.values.get(&scale.name)?)).collect();
+    let comparable = !unequal_iterations(unit, cases);
     let baseline = match &numbers {
-        Some(numbers) if resource.is_some() && numbers.iter().all(|number| *number > 0.0) => Baseline::First,
+        Some(numbers) if comparable && resource.is_some() && numbers.iter().all(|number| *number > 0.0) => {
+            Baseline::First
+        }
         _ => Baseline::Best,
     };
     let rates: Vec<Interval> = points.iter().map(|point| point.rate(unit)).collect();
@@ -195,6 +207,7 @@ fn curve(
         (Baseline::First, Some(numbers)) => smallest(numbers),
         _ => best,
     };
+    let growth = if comparable { growth(&works, numbers.as_deref()) } else { Growth::Unknown };
     let records = || cases.iter().filter_map(|case| case.record.as_ref());
     let simulated = records().any(|record| record.simulated);
     let as_good = |other: &usize| *other != best && rates[*other].meets(&rates[best], point::slack(simulated));
@@ -203,9 +216,12 @@ fn curve(
         simulated,
         emulated: records().any(|record| record.emulated.is_some()),
         pace,
-        conclusive: records().all(|record| is_conclusive(record, pace)),
+        conclusive: comparable && records().all(|record| is_conclusive(record, pace)),
         unit,
-        efficiency: efficiency(&rates, numbers.as_deref(), baseline, reference),
+        efficiency: match comparable {
+            true => efficiency(&rates, numbers.as_deref(), baseline, reference),
+            false => Vec::new(),
+        },
         baseline,
         shares_device: resource.is_some_and(|axis| axis.name == "streams"),
         reference,
@@ -213,7 +229,7 @@ fn curve(
             Baseline::First => cases[reference].values.get(&scale.name)?.clone(),
             Baseline::Best => points[reference].value.clone(),
         },
-        growth: growth(&works, numbers.as_deref()),
+        growth,
         best,
         alike: (0..points.len()).filter(as_good).collect(),
         knee: numbers.and_then(|numbers| knee(&rates, &numbers, rates[best].value)),

@@ -34,14 +34,14 @@ pub const DEFINITIONS: &[Definition] = &[
     Definition {
         name: "time",
         usage: "`time`, `time(set)`",
-        summary: "the duration of an iteration, or of a set in it",
+        summary: "the duration of an iteration, or the span of a set in it",
         formula: "end of the last − start of the iteration; of a set, last end − first start",
         unit: "s",
         samples: "each measured iteration, or round; of a set, or beside a figure of observed iterations, each observed \
                   one",
         good_for: "the headline, which the other figures explain",
-        traps: "`time(set)` includes everything that runs in between, also operations outside the set; `busy` does \
-                not. With `sync: end`, the time of an iteration is the distance between two ends: throughput, not \
+        traps: "`time(set)` includes everything that runs in between, also operations outside the set, so the spans of several \
+                sets can add up to more than an iteration; `busy` does not. With `sync: end`, the time of an iteration is the distance between two ends: throughput, not \
                 latency. In `exposed(net) / time`, both come from observed iterations, which take longer because of \
                 the stamps; `time.p50` always comes from measured ones",
     },
@@ -113,7 +113,8 @@ pub const DEFINITIONS: &[Definition] = &[
         unit: "1",
         samples: OBSERVED,
         good_for: "the cost of sharing the device: 1 means none",
-        traps: "it may be below 1, because alone an operation finds other data in the cache than beside others",
+        traps: "it may be below 1, because alone an operation finds other data in the cache than beside others. Operations of \
+                streams with `units` have none where the device limits them, since the one stream may use all units",
     },
     Definition {
         name: "flops",

@@ -1,6 +1,7 @@
 //! Duration of each operation without concurrent operations, from the run on one stream.
 
 use crate::base::OpId;
+use crate::model::{Op, Program};
 
 use super::waiting::Iteration;
 use crate::measure::statistics::summary::Summary;
@@ -21,6 +22,15 @@ impl Alone {
         }
         let median = |samples: &Vec<f64>| Summary::of(samples).map(|summary| summary.p50);
         Alone(samples.iter().map(|step| step.iter().map(median).collect()).collect())
+    }
+
+    /// Forgets the operations of streams that are limited to some compute units, since the one stream of the run is not.
+    pub fn forget_limited(&mut self, program: &Program) {
+        for (step, durations) in program.cycle.iter().zip(&mut self.0) {
+            let limited = |op: &Op| program.streams[op.stream.index()].units.is_some();
+            let of_limited = step.ops.iter().zip(durations).filter(|(op, _)| limited(op));
+            of_limited.for_each(|(_, duration)| *duration = None);
+        }
     }
 
     /// Duration of an operation in ns; `None` if it was not observed.

@@ -1,6 +1,6 @@
 //! Records of a slot's operations, from the iterations that observed it.
 
-use crate::base::{Nanos, OpId};
+use crate::base::{Bytes, Flops, Nanos, OpId};
 use crate::exec::{RankSchedule, TracedLaunch};
 use crate::model::{OpKind, Program, Step};
 use crate::ops::{self, Arithmetic, BusBytes, Category, Direction, Input, Launch, LiveRows, Spec, Tensor};
@@ -138,7 +138,8 @@ fn pieces(spec: &Spec) -> Option<u64> {
 }
 
 /// Short shape: `4096×4096×1024 bf16` (rows, columns, inner dimension) of a matrix product, preceded by the number of products if
-/// there are several, over all launches; of any other operation its largest operand, apart from a bias and its gradient.
+/// there are several, over all launches; the arithmetic and bytes of synthetic work; the smaller operand of a copy; of any other
+/// operation its largest operand, apart from a bias and its gradient.
 fn size(spec: &Spec) -> String {
     let text = |[batch, m, n, k]: [u64; 4], arithmetic: Arithmetic| {
         let batch = if batch > 1 { format!("{batch} × ") } else { String::new() };
@@ -166,6 +167,13 @@ fn size(spec: &Spec) -> String {
             return text(sizes, arithmetic);
         }
     }
+    if spec.operation.category() == Category::Synthetic {
+        let cost = spec.cost();
+        let by = cost.matrix.map_or_else(String::new, |arithmetic| format!(" {}", arithmetic.name()));
+        let flops = (cost.flops > 0.0).then(|| format!("{}{by}", Flops(cost.flops)));
+        let bytes = (cost.bytes() > 0).then(|| Bytes(cost.bytes()).to_string());
+        return flops.into_iter().chain(bytes).collect::<Vec<_>>().join(", ");
+    }
     // The bias of an attention can be larger than its queries, and of another type.
     let signature = spec.operation.signature();
     let is_bias =
@@ -177,10 +185,14 @@ fn size(spec: &Spec) -> String {
     let is_index = |tensor: &Tensor| has_floats && !tensor.dtype.is_float();
     let outputs = spec.outputs.iter().enumerate().filter(|(place, _)| !is_bias_gradient(*place));
     let outputs = outputs.map(|(_, tensor)| tensor).filter(|tensor| !is_index(tensor));
-    let operands = inputs.chain(outputs);
-    // The first of equal ones.
-    let largest = operands.rev().max_by_key(|tensor| tensor.bytes());
-    largest.map_or_else(String::new, |tensor| live_rows(spec, tensor) + &short_shape(tensor))
+    // A copy of pages moves what its smaller operand holds. The first of equal ones.
+    let shown = match spec.operation.category() {
+        Category::Copy => {
+            spec.inputs.first().into_iter().chain(spec.outputs.first()).min_by_key(|tensor| tensor.bytes())
+        }
+        _ => inputs.chain(outputs).rev().max_by_key(|tensor| tensor.bytes()),
+    };
+    shown.map_or_else(String::new, |tensor| live_rows(spec, tensor) + &short_shape(tensor))
 }
 
 /// Text before the shape of an operand of which data determines how many rows are used: `512 of ` if they are known, `~512 of `

@@ -1,11 +1,12 @@
 //! The verdict of an analysis: the largest part of an iteration in words, and a usual remedy.
 
 use crate::base::Nanos;
+use crate::exec::LaunchMode;
 use crate::ops::Arithmetic;
 
 use super::queue_waits::STARTS;
 use crate::measure::record::{
-    AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, OperationRecord, PeakRecord, TimeSplitRecord,
+    AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, LaneRecord, OperationRecord, PeakRecord, TimeSplitRecord,
     observer_effect_text,
 };
 
@@ -85,18 +86,29 @@ const ONE_CALL: &str = "`--launch graph` issues an iteration by one call; ";
 /// End of the remedies that a run as a graph has followed already.
 const BY_GRAPH: &str = "; `--launch graph` shortens the gaps";
 
-/// Remedy for operations of host streams.
-pub const ON_CPU: &str = "the CPU limits it: more `threads` on the host stream, up to the cores of the machine, several host streams, \
-                          or the same operation on a stream of the device";
+/// Remedies for operations of host streams, and of streams that are limited to some compute units.
+const ON_CPU: &str = "the CPU limits it: more `threads` on the host stream, up to the cores of the machine, several host streams, \
+                      or the same operation on a stream of the device";
+const FEW_UNITS: &str = "its stream may use only some compute units: more `units`";
 
-/// Verdict on a rank's iteration, and a usual remedy. `balance` explains why ranks wait for each other; `on_cpu` lists the
-/// categories whose part of the chain mostly runs on host streams; `operations` are those of the rank. `start` is the time that
+/// The remedy for operations of a lane that keeps to a part of the machine in this launch mode; `None` of others.
+pub fn lane_remedy(lane: &LaneRecord, launch: &str) -> Option<&'static str> {
+    match (lane.threads, &lane.units) {
+        (Some(_), _) => Some(ON_CPU),
+        // A graph's operations may use all units.
+        (None, Some(_)) if launch == LaunchMode::Stream.name() => Some(FEW_UNITS),
+        _ => None,
+    }
+}
+
+/// Verdict on a rank's iteration, and a usual remedy. `balance` explains why ranks wait for each other; `by_lanes` has the
+/// [`lane_remedy`] of categories whose part of the chain mostly has one; `operations` are those of the rank. `start` is the time that
 /// the device takes to start an operation, by its profile; 0 if it is not known.
 pub fn verdict(
     analysis: &AnalysisRecord,
     rank: u32,
     balance: Option<&BalanceRecord>,
-    on_cpu: &[&str],
+    by_lanes: &[(&str, &'static str)],
     operations: &[OperationRecord],
     start: Nanos,
 ) -> (String, String) {
@@ -143,8 +155,14 @@ pub fn verdict(
         }
     }
     let mut what = what.to_owned();
-    if on_cpu.contains(&part) {
-        (name, what, help) = ("bound by the CPU".to_owned(), format!("{what} of host streams"), ON_CPU.to_owned());
+    let at_limit = bound(analysis, part).is_some_and(|(bound, _)| bound.limits);
+    let by_lane = by_lanes.iter().find(|(category, remedy)| *category == part && (*remedy == ON_CPU || !at_limit));
+    if let Some((_, remedy)) = by_lane {
+        let (limited, streams) = match *remedy {
+            ON_CPU => ("bound by the CPU", "host streams"),
+            _ => ("bound by the `units` of streams", "streams with `units`"),
+        };
+        (name, what, help) = (limited.to_owned(), format!("{what} of {streams}"), (*remedy).to_owned());
     }
     if part == "wait" {
         (name, what, help) = waiting(rank, balance);

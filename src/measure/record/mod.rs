@@ -16,7 +16,7 @@ use crate::base::{Bytes, Nanos, Space, counted, json};
 use crate::compile::Compiled;
 use crate::exec::{LaunchMode, Sensors};
 use crate::model::{Program, Units};
-use crate::schedule::{Lane, Schedule};
+use crate::schedule::{Lane, Schedule, Topology};
 
 use super::statistics::direction;
 use super::statistics::effect::Direction;
@@ -225,16 +225,16 @@ pub struct LaneRecord {
 }
 
 impl LaneRecord {
-    /// The record of a lane of `program`; `by_priority` as in [`Topology`](crate::schedule::Topology).
-    pub fn of(lane: &Lane, program: &Program, by_priority: bool) -> LaneRecord {
+    /// The record of a lane of `program` on a device with these hardware queues.
+    pub fn of(lane: &Lane, program: &Program, topology: Topology) -> LaneRecord {
         LaneRecord {
             name: lane.name.clone(),
             streams: lane.streams.iter().map(|stream| program.streams[stream.index()].name.clone()).collect(),
             priority: lane.priority.name(),
-            units: lane.units.map(Units::text),
+            units: lane.units.filter(|_| topology.limits_units).map(Units::text),
             queue: lane.threads.map_or(lane.queue, |_| 0),
             threads: lane.threads.map(NonZeroU32::get),
-            queues_by_priority: by_priority,
+            queues_by_priority: topology.by_priority,
         }
     }
 

@@ -398,8 +398,8 @@ pub struct OperationRecord {
     pub place: String,
     /// Types, shapes and options.
     pub shape: String,
-    /// Short shape: `4096×4096×4096 bf16` of a matrix product, otherwise its largest operand. Empty in records of older
-    /// versions.
+    /// Short shape: `4096×4096×4096 bf16` of a matrix product; work such as `20 GFLOP` of a synthetic kernel; otherwise its largest
+    /// operand, or the smaller one of a copy. Empty in records of older versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub size: String,
     /// Multiplication type of a matrix product, such as `tf32`; `None` for other operations.

@@ -1,9 +1,11 @@
 //! Warnings about a series of times, and whether times are steady enough to compare with other runs.
 
 use crate::base::Nanos;
+use crate::model::{Figure, FigureExpr, Program};
+use crate::ops::expression::Binary;
 
 use super::warmup::relative_to_slot;
-use crate::measure::record::{RunRecord, Times, Variant, WarmupRecord, launched, slots};
+use crate::measure::record::{MetricRecord, RunRecord, Times, Variant, WarmupRecord, launched, slots};
 use crate::measure::statistics::quantile::effective;
 use crate::measure::statistics::series::{self, Modes};
 
@@ -22,6 +24,33 @@ const WIDTH: f64 = 0.10;
 /// Maximum drift from the first to the last third of a steady run, and maximum distance of two modes, as a share of the
 /// median.
 const STEADY: f64 = 0.05;
+
+/// Warnings about shares of the iteration's time above 100 % that add up spans of sets.
+pub fn spans_as_shares(name: &str, program: &Program, metrics: &[MetricRecord]) -> Vec<String> {
+    let is_time = |expr: &FigureExpr, of_set: bool| match expr {
+        FigureExpr::Figure { figure: Figure::Time, set, .. } => set.is_some() == of_set,
+        _ => false,
+    };
+    let adds_spans = |expr: &FigureExpr| match expr {
+        FigureExpr::Binary(Binary::Divide, over, under) => {
+            is_time(under, false) && over.leaves().into_iter().any(|leaf| is_time(leaf, true))
+        }
+        _ => false,
+    };
+    let is_above_one =
+        |metric: &MetricRecord| metric.text.ends_with(" %") && metric.value.is_some_and(|value| value > 1.0);
+    let shares =
+        metrics.iter().zip(&program.metrics).filter(|(share, metric)| is_above_one(share) && adds_spans(&metric.value));
+    shares
+        .map(|(share, _)| {
+            format!(
+                "{name}: `{}` is above 100 %, since `time(set)` is the span from the set's first start to its last end, with \
+                 everything in between; `busy(a, b)` is the time in which operations of the sets run",
+                share.name
+            )
+        })
+        .collect()
+}
 
 /// Warnings about the times of a program with `slots` slots. Times are compared within their slot: differences between
 /// slots come from the program.

@@ -190,7 +190,10 @@ fn serials(
                 false => session.observe(request.observation(variant.mode), request.control)?,
             };
             let observations = Observations::of(request.ranks, request.slots(), &traces);
-            let alone = observations.iterations.iter().map(|rank| Alone::of_serial(rank)).collect();
+            let mut alone: Vec<Alone> = observations.iterations.iter().map(|rank| Alone::of_serial(rank)).collect();
+            if variant.mode == LaunchMode::Stream && request.backend.topology().limits_units {
+                alone.iter_mut().zip(request.ranks).for_each(|(alone, rank)| alone.forget_limited(rank.program));
+            }
             if let Some(why) = session.gate_refused().filter(|_| variant.ungated.is_some()) {
                 sampled[index].notes.push(pace::serial_not_gated_note(why));
             }

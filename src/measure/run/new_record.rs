@@ -5,7 +5,7 @@ use crate::config::{Effort, EffortPlan, Settings as RunSettings};
 use crate::exec::Backend;
 use crate::model;
 use crate::plan::RankPlan;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, Topology};
 
 use crate::measure::metrics::work::totals;
 use crate::measure::record::{
@@ -67,7 +67,7 @@ impl RunRecord {
                 memory_bytes: device.memory_bytes,
                 facts: device.facts.into_iter().collect(),
             },
-            program: ProgramRecord::new(&compiled.ranks, schedule, backend.topology().by_priority),
+            program: ProgramRecord::new(&compiled.ranks, schedule, backend.topology()),
             fusion: FusionRecord::of_rank(compiled, 0),
             variants: measured.variants,
             warnings,
@@ -89,7 +89,7 @@ fn no_measurement(settings: &RunSettings) -> Option<&'static str> {
 
 impl ProgramRecord {
     /// The record of the first rank's program and schedule, without the hash of the plan.
-    fn new(ranks: &[RankPlan], schedule: &Schedule, by_priority: bool) -> ProgramRecord {
+    fn new(ranks: &[RankPlan], schedule: &Schedule, topology: Topology) -> ProgramRecord {
         let program = &ranks[0].program;
         let (flops, bytes) = totals(program);
         let slots = model::slots(ranks.iter().map(|rank| &*rank.program));
@@ -101,7 +101,7 @@ impl ProgramRecord {
             flops,
             bytes: bytes as u64,
             streams: program.streams.len(),
-            lanes: schedule.lanes.iter().map(|lane| LaneRecord::of(lane, program, by_priority)).collect(),
+            lanes: schedule.lanes.iter().map(|lane| LaneRecord::of(lane, program, topology)).collect(),
             waits: schedule.waits(),
             events: schedule.events,
             memory: MemoryRecord::of(program, schedule),

@@ -6,7 +6,6 @@ use crate::base::{Nanos, Space};
 use crate::config::HostCosts;
 use crate::exec::{LaunchMode, ObservedBy, RankSchedule, Samples, Trace};
 use crate::model::{Program, Sync};
-use crate::schedule::Lane;
 
 use super::doubts;
 use super::sampled::{Serial, VariantSamples};
@@ -22,7 +21,7 @@ use crate::measure::observation::subject::{Peaks, Subject};
 use crate::measure::observation::waiting::{Iteration, Observations};
 use crate::measure::observation::{analysis, skew, split, verdict};
 use crate::measure::record::{
-    AnalysisRecord, ExpectationRecord, OperationRecord, RankRecord, SpanRecord, TimeSplitRecord, Times, Variant,
+    AnalysisRecord, ExpectationRecord, LaneRecord, OperationRecord, RankRecord, SpanRecord, TimeSplitRecord, Times, Variant,
     observer_effect_text,
 };
 use crate::measure::request::Request;
@@ -40,6 +39,10 @@ const HELD_UP: f64 = 1.02;
 /// Note about a graph of iterations that would overlap as streams.
 const GRAPHS_DO_NOT_OVERLAP: &str =
     "a graph begins after the previous one has completed, so `sync: end` has no effect on it: the time is a latency";
+
+/// Note about a graph of several streams that is measured in the process that has measured the streams.
+const AFTER_STREAMS: &str = "it is measured after the streams, in the same process, where a graph of several streams can be slower: \
+                             `--launch graph` has its own time";
 
 /// Share of an observed iteration that the device must wait for the host if the host limits iterations without the gate.
 const LAUNCH_GAPS: f64 = 0.05;
@@ -109,14 +112,17 @@ pub fn record(
         warnings.push(format!("{name}: the run ended early; its {count} operations are not listed"));
     }
     let start = request.profile.map_or(Nanos(0), |profile| queue_waits::start(*mode, profile));
+    let topology = request.backend.topology();
     let skew = skew::of(&ranks);
     let balance = skew.as_ref().and_then(|skew| skew.balance.as_ref());
     for (rank, of) in ranks.iter_mut().zip(request.ranks) {
         let number = rank.rank;
         if let Some(analysis) = &mut rank.analysis {
-            let on_cpu = on_cpu(analysis, &rank.operations, &of.schedule.lanes);
+            let remedy = |lane| verdict::lane_remedy(&LaneRecord::of(lane, of.program, topology), mode.name());
+            let remedies: Vec<_> = of.schedule.lanes.iter().map(remedy).collect();
+            let by_lanes = by_lanes(analysis, &rank.operations, &remedies);
             (analysis.verdict, analysis.help) = verdict::without_verdict(rank.observer_effect)
-                .unwrap_or_else(|| verdict::verdict(analysis, number, balance, &on_cpu, &rank.operations, start));
+                .unwrap_or_else(|| verdict::verdict(analysis, number, balance, &by_lanes, &rank.operations, start));
             if *mode == LaunchMode::Graph {
                 analysis.help = verdict::help_for_graph(&analysis.help);
             }
@@ -130,6 +136,11 @@ pub fn record(
     notes.extend(ranks.first().and_then(|rank| assumed_note(&rank.operations)));
     if *mode == LaunchMode::Graph && request.ranks.iter().any(|rank| rank.program.step.sync == Sync::End) {
         notes.push(GRAPHS_DO_NOT_OVERLAP.to_owned());
+    }
+    let has_several_lanes = |rank: &RankSchedule| rank.schedule.period.iter().any(|step| step.used.len() > 1);
+    let after_streams = *mode == LaunchMode::Graph && request.modes.contains(&LaunchMode::Stream);
+    if after_streams && request.ranks.iter().any(has_several_lanes) {
+        notes.push(AFTER_STREAMS.to_owned());
     }
     if let Some((rank, effect)) = strongest.filter(|(_, effect)| effect.abs() > OBSERVER) {
         let of_rank = if ranks.len() > 1 { format!(", rank {rank}") } else { String::new() };
@@ -146,10 +157,12 @@ pub fn record(
     warnings.extend(slow_host.filter(|_| !held_up));
     let of_rank = |index| RankMetrics::new(data.evidence(index));
     let rank_metrics: Vec<RankMetrics> = (0..request.ranks.len()).map(of_rank).collect();
+    let metrics = metrics::of_ranks(&rank_metrics);
+    warnings.extend(doubts::spans_as_shares(name, request.first().program, &metrics));
     Variant {
         refused,
         launch: mode.name().to_owned(),
-        metrics: metrics::of_ranks(&rank_metrics),
+        metrics,
         expectations: expectations(request, &rank_metrics),
         serial: serial.map(|serial| request.times(&serial.samples)),
         skew,
@@ -165,17 +178,20 @@ pub fn record(
     }
 }
 
-/// Categories whose part of the chain mostly runs on host streams.
-fn on_cpu<'a>(analysis: &AnalysisRecord, operations: &'a [OperationRecord], lanes: &[Lane]) -> Vec<&'a str> {
-    let mut times: BTreeMap<&str, (Nanos, Nanos)> = BTreeMap::new();
+/// The remedies of lanes for categories whose part of the chain mostly runs on such lanes.
+fn by_lanes<'a>(
+    analysis: &AnalysisRecord,
+    operations: &'a [OperationRecord],
+    remedies: &[Option<&'static str>],
+) -> Vec<(&'a str, &'static str)> {
+    let mut times: BTreeMap<&str, BTreeMap<Option<&'static str>, Nanos>> = BTreeMap::new();
     for operation in analysis.split.chain.iter().filter_map(|&id| operations.get(id as usize)) {
-        let on_cpu = lanes.get(operation.lane as usize).is_some_and(|lane| lane.threads.is_some());
-        let (cpu, all) = times.entry(&operation.category).or_default();
-        let time = operation.work_ns().unwrap_or_default();
-        all.0 += time.0;
-        cpu.0 += if on_cpu { time.0 } else { 0 };
+        let remedy = remedies.get(operation.lane as usize).copied().flatten();
+        let time = times.entry(&operation.category).or_default().entry(remedy).or_default();
+        time.0 += operation.work_ns().unwrap_or_default().0;
     }
-    times.into_iter().filter(|(_, (cpu, all))| 2 * cpu.0 > all.0).map(|(category, _)| category).collect()
+    let most = |times: BTreeMap<Option<&'static str>, Nanos>| times.into_iter().max_by_key(|(_, time)| *time)?.0;
+    times.into_iter().filter_map(|(category, times)| Some((category, most(times)?))).collect()
 }
 
 /// Note about the method by which single operations were timed, and its cost.

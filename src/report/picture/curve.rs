@@ -139,7 +139,7 @@ fn points(along: &AxisResults, curve: &Curve, shown: CurveValue, cases: &[&Case]
     let value = |index: usize| match shown {
         CurveValue::Median => Some(curve.points[index].time),
         CurveValue::Rate => Some(curve.points[index].rate(curve.unit)),
-        CurveValue::Efficiency => Some(exact(curve.efficiency[index])),
+        CurveValue::Efficiency => curve.efficiency.get(index).copied().map(exact),
         CurveValue::Metric(name) => {
             let case = cases.iter().find(|case| is_at(case, along, curve, &curve.points[index].value))?;
             let metrics = &case.record.as_ref()?.variants.first()?.metrics;

@@ -11,7 +11,7 @@ use crate::model::{After, Op, OpKind, Program, Step};
 use crate::ops;
 use crate::plan::{self, Plan, StepPlan};
 use crate::report::dump;
-use crate::schedule::{self, Schedule};
+use crate::schedule::{self, Schedule, Topology};
 
 use super::{
     CriticalPath, Iteration, Kept, Peer, PlanDocument, PlannedDependency, PlannedOperation, Queues, Reason, SCHEMA,
@@ -55,7 +55,7 @@ pub fn build(request: DocumentInputs) -> PlanDocument {
         sync: program.step.sync.name().to_owned(),
         depth: schedule.depth,
         streams: program.streams.len(),
-        lanes: schedule.lanes.iter().map(|lane| LaneRecord::of(lane, program, profile.queues.by_priority)).collect(),
+        lanes: schedule.lanes.iter().map(|lane| LaneRecord::of(lane, program, Topology::of(profile))).collect(),
         queues: queues(program, schedule, profile),
         waits: schedule.waits(),
         events: schedule.events,

@@ -37,10 +37,20 @@ impl RunContext<'_> {
         timer: Option<Timer>,
     ) -> RunRecord {
         let mut notes = Vec::new();
+        let program = &self.loaded.compiled.ranks[0].program;
         if let Some((world, rank)) = self.emulated {
+            let waiting = match program.by_rank {
+                true => ". The time in which it would wait for others, such as the bubble of a pipeline, is missing",
+                false => "",
+            };
             notes.push(format!(
                 "emulated: the device runs rank {rank} of {world}; operations with other ranks take tabulated times \
-                 and leave no results in memory"
+                 and leave no results in memory{waiting}"
+            ));
+        }
+        if let Some(slots) = self.args.workload.cycle.filter(|slots| *slots > 1 && program.cycle.len() == 1) {
+            notes.push(format!(
+                "`--cycle {slots}` has no effect: all iterations are alike, since none uses `iteration` or a `draw`"
             ));
         }
         if self.args.ranges.is_some() {

@@ -35,12 +35,12 @@ impl SweepOptions {
         };
         let values = split(text);
         if option != "env"
-            && let Some(listed) = listed_range(text)
+            && let Some(ends) = listed_ends(text)
         {
             let why = format!("`{text}` is a range, and an axis takes a list of values");
             return Err(InputError::Axes {
                 why,
-                help: format!("list values that the file allows, such as `{listed}`"),
+                help: format!("list each value that the file allows; the ends alone are `{ends}`"),
             });
         }
         if values.len() == 1 {
@@ -69,18 +69,11 @@ impl SweepOptions {
     }
 }
 
-/// The list that a range such as `1..4`, `1..=4` or `1:4` probably stands for; powers of two if it would be long. `None` for
-/// another text.
-fn listed_range(text: &str) -> Option<String> {
+/// The ends of a range such as `1..4`, `1..=4` or `1:4` as a list; `None` for another text.
+fn listed_ends(text: &str) -> Option<String> {
     let (from, to) = text.split_once("..").or_else(|| text.split_once(':'))?;
     let (from, to): (u64, u64) = (from.trim().parse().ok()?, to.trim_start_matches('=').trim().parse().ok()?);
-    let values: Vec<u64> = match to.checked_sub(from)? {
-        span if span < 8 => (from..=to).collect(),
-        _ => std::iter::successors(Some(from.max(1)), |value| value.checked_mul(2))
-            .take_while(|value| *value <= to)
-            .collect(),
-    };
-    Some(values.iter().map(u64::to_string).collect::<Vec<_>>().join(","))
+    Some(format!("{from},{to}"))
 }
 
 /// Adds a value, which must not be there yet.

@@ -131,7 +131,7 @@ pub struct CaseComparison {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MetricRow {
     pub metric: String,
-    /// SI unit of the values: seconds, bytes, per second; empty for a plain number.
+    /// SI unit of the values: seconds, bytes, per second; `%`; empty for a plain number.
     pub unit: String,
     /// Direction in which the metric improves; `None` if it is unknown.
     pub better: Option<Direction>,
@@ -156,6 +156,9 @@ pub struct OperationRow {
     /// Source location; empty if the sides ran different texts.
     pub place: String,
     pub count: usize,
+    /// Their number on the other side; `None` if it is the same, or if one side has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_count: Option<usize>,
     /// Sum of the operations' durations on the base's side in seconds, without waiting for other ranks; `None` if the side was
     /// not observed.
     pub base: Option<f64>,

@@ -37,6 +37,7 @@ pub fn rows(case: &MatchedCase) -> Vec<OperationRow> {
             operation: name.1.clone(),
             place: base.or(other).map_or_else(String::new, |sum| sum.place.clone()),
             count: base.or(other).map_or(0, |sum| sum.count),
+            other_count: other.map(|sum| sum.count).filter(|count| base.is_some_and(|sum| sum.count != *count)),
             base: base.map(|sum| sum.time),
             other: other.map(|sum| sum.time),
             base_share: base.and_then(share),

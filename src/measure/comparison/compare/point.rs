@@ -77,7 +77,7 @@ impl ComparedRun {
 #[derive(Clone, Debug)]
 pub struct ComparedMetric {
     pub name: String,
-    /// SI unit of the figure's values.
+    /// SI unit of the figure's values, or `%`.
     pub unit: String,
     /// Direction in which the figure gets better; `None` if it is unknown.
     pub better: Option<Direction>,
@@ -183,9 +183,13 @@ fn of_variant(record: &RunRecord, variant: &Variant) -> ComparedRun {
         }
     }
     let metrics = variant.metrics.iter().filter_map(|metric| Some((metric, metric.value?)));
-    figures.extend(metrics.map(|(metric, value)| ComparedMetric {
-        better: metric.direction(),
-        ..ComparedMetric::new(&metric.name, &metric.unit, MetricValues::Single(value))
+    figures.extend(metrics.map(|(metric, value)| {
+        let (value, unit) = match metric.unit.is_empty() && metric.text.ends_with(" %") {
+            true => (100.0 * value, "%"),
+            false => (value, metric.unit.as_str()),
+        };
+        let better = metric.direction();
+        ComparedMetric { better, ..ComparedMetric::new(&metric.name, unit, MetricValues::Single(value)) }
     }));
     if variant.refused.is_some() {
         figures.retain(|figure| matches!(figure.value, MetricValues::Exact(_)));
@@ -259,7 +263,7 @@ fn hidden(analysis: &AnalysisRecord) -> Vec<ComparedMetric> {
         let share = 1.0 - exposed.0 as f64 / category.busy_ns.0 as f64;
         let name = |of: &str| format!("{of}.{}", category.category);
         figures.push(ComparedMetric::new(&name("exposed"), "s", MetricValues::Single(exposed.seconds())));
-        figures.push(ComparedMetric::new(&name("overlap"), "", MetricValues::Single(share)));
+        figures.push(ComparedMetric::new(&name("overlap"), "%", MetricValues::Single(100.0 * share)));
     }
     figures
 }

@@ -110,9 +110,11 @@ fn a_rank_that_works_while_its_chain_waits_is_not_all_bubble() {
 #[test]
 fn operations_of_host_streams_are_bound_by_the_cpu() {
     let analysis = analysis(half_busy(), &[category("elementwise", 700)]);
-    let (verdict, help) = verdict(&analysis, 0, None, &["elementwise"], &[], Nanos(0));
+    let of_lanes = |remedy| verdict(&analysis, 0, None, &[("elementwise", remedy)], &[], Nanos(0));
+    let (verdict, help) = of_lanes(ON_CPU);
     assert!(verdict.starts_with("bound by the CPU: 70 % of the critical chain is elementwise work of host streams"));
     assert_eq!(help, ON_CPU);
+    assert!(of_lanes(FEW_UNITS).0.starts_with("bound by the `units` of streams: 70 % of the critical chain"));
 }
 
 #[test]
