@@ -6,8 +6,8 @@ use crate::ops::Arithmetic;
 
 use super::queue_waits::STARTS;
 use crate::measure::record::{
-    AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, LaneRecord, OperationRecord, PeakRecord, TimeSplitRecord,
-    observer_effect_text,
+    AnalysisRecord, BalanceRecord, BoundRecord, CategoryRecord, LaneRecord, OperationRecord, PeakRecord,
+    TimeSplitRecord, observer_effect_text,
 };
 
 /// Share of an iteration above which a tail is mentioned.

@@ -21,8 +21,8 @@ use crate::measure::observation::subject::{Peaks, Subject};
 use crate::measure::observation::waiting::{Iteration, Observations};
 use crate::measure::observation::{analysis, skew, split, verdict};
 use crate::measure::record::{
-    AnalysisRecord, ExpectationRecord, LaneRecord, OperationRecord, RankRecord, SpanRecord, TimeSplitRecord, Times, Variant,
-    observer_effect_text,
+    AnalysisRecord, ExpectationRecord, LaneRecord, OperationRecord, RankRecord, SpanRecord, TimeSplitRecord, Times,
+    Variant, observer_effect_text,
 };
 use crate::measure::request::Request;
 use crate::measure::statistics::summary::Summary;
