@@ -277,13 +277,10 @@ fn set_parameters(rule: &mut Backward, first: usize, sums: &[TensorId], outer: &
     let dtypes: Vec<DType> = rule.spec.inputs[first..].iter().map(|tensor| tensor.dtype).collect();
     let sums = &sums[..dtypes.len()];
     let dims = rule.tape.dims(sums[0]);
-    let found = match outer {
-        [] => sums.to_vec(),
-        _ => {
-            let formula = Formula::default();
-            let terms: Vec<Term> = (0..sums.len()).map(|sum| formula.input(sum as u8)).collect();
-            rows::several(rule, formula.with_outputs(terms), sums, (dims, outer), &dtypes)
-        }
+    let found = match (outer, sums) {
+        ([], _) => sums.to_vec(),
+        (_, [_]) => vec![rule.reduced("sum", formula(|[sum]| [sum]), sums, (dims, outer), dtypes[0])],
+        _ => rows::several(rule, formula(|[one, other]| [one, other]), sums, (dims, outer), &dtypes),
     };
     (first..).zip(found).for_each(|(input, sum)| rule.set(input, sum));
 }

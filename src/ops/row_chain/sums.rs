@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::kernel::{ChainPartition, KernelFunction, PACK_BYTES};
 use super::*;
 use crate::ops::expression::ball::{Ball, Precision};
-use crate::ops::kernels::occupancy::{LARGEST_BLOCK, SECTOR, UNIT_REGISTERS, UNITS};
+use crate::ops::kernels::occupancy::{SECTOR, UNITS};
 use crate::ops::kernels::rows::{HELD, common_pack};
 
 /// Sums along rows. The first inputs of the spec's expression are the sums, the others are the spec's inputs. Its first outputs are
@@ -86,25 +86,14 @@ impl RowSums {
         let least = |input: &Tensor| if is_single(input) { REGISTER } else { 0 };
         let bytes: u64 = spec.inputs.iter().filter(is_row).map(|input| input.dtype.size().max(least(input))).sum();
         let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
-        // A thread holds at least two packs.
+        // Packs divide powers of two, and a thread holds two at least.
         let (size, exchanged) = (spec.outputs[0].dtype.size(), count(spec) as u64);
-        let least = 2 * PACK_BYTES / size;
-        let divided = |registers: u64| {
-            // Packs divide powers of two.
-            let held = 1 << (registers * REGISTER / bytes.max(1)).max(1).ilog2();
-            let most = held.min(most).max(least);
-            match self.of_channels {
-                true => ChainPartition::of_channels(spec, most),
-                false => ChainPartition::holding(spec, most, shifted).in_clusters(most, exchanged, size),
-            }
-        };
-        let partition = divided(HELD);
-        // Threads of a larger block have 64 registers each, of which half are for other values.
-        if partition.sharing.threads > LARGEST_BLOCK / 2 {
-            divided(UNIT_REGISTERS / LARGEST_BLOCK / 2)
-        } else {
-            partition
+        let held = 1 << (HELD * REGISTER / bytes.max(1)).max(1).ilog2();
+        let most = held.min(most).max(2 * PACK_BYTES / size);
+        if self.of_channels {
+            return ChainPartition::of_channels(spec, most);
         }
+        ChainPartition::holding(spec, most, shifted).in_clusters(most, exchanged, size)
     }
 
     /// The dimensions along which a row of this many dimensions extends.
