@@ -285,13 +285,14 @@ impl<'a> Analyzer<'a> {
             .map(|&(bytes, id)| format!("{} {}", self.names.name(self.program.memory(id).name), Bytes(bytes)))
             .collect();
         let at = self.program.memory(sizes[0].1).span;
-        self.error(self.too_much_memory(total, largest.join(", "), at));
+        let largest = format!("the largest: {}; ", largest.join(", "));
+        self.error(self.too_much_memory("the program".to_owned(), total, largest, at));
     }
 
-    /// Returns the error for memory of `total` bytes.
-    pub fn too_much_memory(&self, total: u64, largest: String, at: SrcSpan) -> ModelError {
+    /// Returns the error for a buffer or a program, `what`, of `total` bytes; a program names its largest buffers.
+    pub fn too_much_memory(&self, what: String, total: u64, largest: String, at: SrcSpan) -> ModelError {
         let [total, limit] = [total, self.options.max_memory].map(|bytes| Bytes(bytes).to_string());
-        LimitError::TooMuchMemory { total, limit, largest, at: at.into() }.into()
+        LimitError::TooMuchMemory { what, total, limit, largest, at: at.into() }.into()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Analyzes declarations of streams and buffers, and the options of the step; reports what this version does not
 //! support.
 
-use crate::base::{Bytes, DType, Dims, MemoryId, Space, SrcSpan, suggest};
+use crate::base::{DType, Dims, MemoryId, Space, SrcSpan, suggest};
 use crate::ops::init::Init;
 use crate::syntax::ast::*;
 use crate::syntax::written;
@@ -313,8 +313,8 @@ impl<'a> Analyzer<'a> {
         };
         let bytes = all.elements().and_then(|elements| elements.checked_mul(dtype.size())).unwrap_or(u64::MAX);
         if bytes > self.options.max_memory && kind != MemoryKind::Scratch {
-            let largest = format!("{} {}", self.names.name(name.symbol), Bytes(bytes));
-            return self.fail_value(self.too_much_memory(bytes, largest, name.span));
+            let what = format!("`{}`", self.names.name(name.symbol));
+            return self.fail_value(self.too_much_memory(what, bytes, String::new(), name.span));
         }
         let family = count.len() as u8;
         let shape = self.program.shapes.intern(dtype, all);

@@ -465,7 +465,7 @@ pub enum ModelError {
     #[diagnostic(code(aorta::model::no_group), help("{help}"))]
     NoGroup {
         name: String,
-        help: &'static str,
+        help: String,
         #[label("only a collective runs over a group")]
         at: SourceSpan,
     },

@@ -27,15 +27,20 @@ pub fn declared(text: &str) -> Vec<&str> {
     let mut declared = Vec::new();
     let mut open = Vec::new();
     let mut behind_arrow = false;
+    // True between parentheses that begin a line: the outputs of `(a, b): f(x)`.
+    let mut in_tuple = false;
     for (index, token) in tokens.iter().enumerate() {
         let in_block = open.last().is_none_or(|bracket| *bracket == b'{');
         match token.kind {
             // The names behind a `[` that nothing closes are not its sizes.
             TokenKind::Open(b'[') if !closed[index] => {}
-            TokenKind::Open(bracket) => open.push(bracket),
+            TokenKind::Open(bracket) => {
+                in_tuple = bracket == b'(' && begins_line(index);
+                open.push(bracket);
+            }
             TokenKind::Close(_) => {
                 open.pop();
-                behind_arrow = false;
+                (behind_arrow, in_tuple) = (false, false);
             }
             _ if says(index, &["->"]) => behind_arrow = true,
             // A label without a name. One that is no name, such as `3a:`, `a-b:` or `on:`, is no name in its uses either.
@@ -63,7 +68,8 @@ pub fn declared(text: &str) -> Vec<&str> {
                     index > 0 && is_word(index - 1) && !uses && !before_value(index - 1) && !before_value(index);
                 // Names in `buffer a, b: f32[4]`, and outputs of an operation.
                 let listed = index > 0 && says(index - 1, &["->", ",", "["]) && (open.is_empty() || behind_arrow);
-                if alone || behind_word || listed || says(past_indices(&tokens, index + 1), &[":", "="]) {
+                let in_tuple = in_tuple && says(index - 1, &["(", ","]) && says(index + 1, &[")", ","]);
+                if alone || behind_word || listed || in_tuple || says(past_indices(&tokens, index + 1), &[":", "="]) {
                     declared.push(word);
                 }
             }
@@ -136,6 +142,7 @@ mod tests {
         assert_eq!(declared("s[streams]"), ["s"]);
         assert_eq!(declared("step { last map(x -> y) }"), ["last", "map", "y"]);
         assert_eq!(declared("[ v, w: f32[n, k]"), ["v", "w"]);
+        assert_eq!(declared("(v, w) = f(x, y)"), ["v", "w"]);
         assert_eq!(declared("if n { m } else { k }"), [""; 0]);
     }
 }

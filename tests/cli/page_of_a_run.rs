@@ -82,7 +82,7 @@ fn a_limit_that_is_not_checked_says_so() {
     );
 }
 
-/// Where a device limits the units of a stream, they and not contention bound its operations, which run on all units when alone.
+/// If a device limits the units of a stream, the units bound its operations, not contention. Alone, they run on all units.
 #[test]
 fn limited_units_are_no_contention() {
     let sandbox = Sandbox::new();

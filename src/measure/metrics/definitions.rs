@@ -114,7 +114,7 @@ pub const DEFINITIONS: &[Definition] = &[
         samples: OBSERVED,
         good_for: "the cost of sharing the device: 1 means none",
         traps: "it may be below 1, because alone an operation finds other data in the cache than beside others. Operations of \
-                streams with `units` have none where the device limits them, since the one stream may use all units",
+                streams with `units` have none where the device limits them, since alone they may use all units",
     },
     Definition {
         name: "flops",

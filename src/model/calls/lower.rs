@@ -2,8 +2,8 @@
 
 use crate::base::units::Dimension;
 use crate::base::{SrcSpan, ViewId, suggest};
-use crate::ops::Expression;
 use crate::ops::expression::{Binary, ExprNode, Unary};
+use crate::ops::{self, Expression};
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Name};
 use crate::syntax::written;
 
@@ -207,7 +207,11 @@ impl Analyzer<'_> {
             }
             (unary, ..) => {
                 let expected = if unary.is_some() { "one argument" } else { "two arguments" };
-                let help = format!("write `{name}({})`", if unary.is_some() { "x" } else { "x, y" });
+                let help = match unary {
+                    Some(_) => format!("write `{name}(x)`"),
+                    None if count == 1 && ops::find(name).is_some() => of_tensor(name),
+                    None => format!("write `{name}(x, y)`"),
+                };
                 self.error(ModelError::argument_count(name, expected, count, expr.span, help));
                 Lowered::Failed
             }

@@ -61,16 +61,18 @@ pub enum LimitError {
         at: SourceSpan,
     },
 
-    #[error("the program takes {total} of memory, and {limit} are allowed")]
+    #[error("{what} takes {total} of memory, and {limit} are allowed")]
     #[diagnostic(
         code(aorta::model::too_much_memory),
-        help("the largest: {largest}; lower a parameter, or raise the limit: --config max_memory=…")
+        help("{largest}lower a parameter, or raise the limit: --config max_memory=…")
     )]
     TooMuchMemory {
+        what: String,
         total: String,
         limit: String,
+        /// The largest buffers, before the rest of the help.
         largest: String,
-        #[label("the largest")]
+        #[label("{}", if largest.is_empty() { "this buffer alone is above the limit" } else { "the largest" })]
         at: SourceSpan,
     },
 }

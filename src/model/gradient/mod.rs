@@ -24,6 +24,7 @@ use super::names::callee::GRADIENT;
 use super::names::index::Index;
 use super::names::labels::LabelData;
 use super::program::{Gradient, Label, OpKind, path};
+use super::values::functions::FUNCTIONS;
 use super::values::value::Value;
 
 use emit::Emission;
@@ -105,7 +106,13 @@ impl<'a> Analyzer<'a> {
             return self.fail(ModelError::argument_count(GRADIENT, expected, 0, call.span, help));
         };
         self.no_peer(first);
-        if matches!(first.value.kind, ExprKind::Binary { .. } | ExprKind::Negate(_) | ExprKind::Call { .. }) {
+        let computes = match &first.value.kind {
+            ExprKind::Binary { .. } | ExprKind::Negate(_) => true,
+            // The names of other calls are no functions, which is an error of its own.
+            ExprKind::Call { callee, .. } => FUNCTIONS.contains(&self.names.name(callee.symbol)),
+            _ => false,
+        };
+        if computes {
             let text = written(&first.value, &self.names);
             return self.fail(ModelError::WrongType {
                 expected: TARGET.to_owned(),

@@ -243,7 +243,8 @@ pub(in crate::model) fn option_help(of: &str, name: &str, known: &[&str]) -> Str
                 .to_owned()
         }
         (None, _)
-            if ops::find(of).is_some() && ["out", "dtype", "out_dtype", "output_dtype", "type"].contains(&name) =>
+            if ops::find(of).is_some_and(|found| !found.signature().outputs.is_empty())
+                && ["out", "dtype", "out_dtype", "output_dtype", "type"].contains(&name) =>
         {
             format!("write the output or its type after an arrow: `{of}(… -> y)`, `{of}(… -> f32[4, 8])`")
         }

@@ -6,7 +6,7 @@ use crate::base::units::Dimension;
 use crate::base::{GroupId, SrcSpan, Symbol, counted, suggest};
 use crate::ops::{Category, Operation, Team};
 use crate::syntax::ast::{Binding, Call, Expr, ExprKind, Name};
-use crate::syntax::walk;
+use crate::syntax::{walk, written};
 
 use super::group::{Factor, Group};
 use crate::model::analyzer::Analyzer;
@@ -161,7 +161,7 @@ impl Analyzer<'_> {
             Value::Unknown => None,
             other => {
                 let (expected, found) = ("a group of ranks".to_owned(), other.describe(&self.names));
-                let help = Some(self.group_help(over));
+                let help = Some(self.group_help(over, &other));
                 self.error(ModelError::WrongType { expected, found, at: over.span.into(), help });
                 None
             }
@@ -169,7 +169,7 @@ impl Analyzer<'_> {
     }
 
     /// Help for an expression after `over` that is no group.
-    fn group_help(&self, over: &Expr) -> String {
+    fn group_help(&self, over: &Expr, found: &Value) -> String {
         if let ExprKind::Field { base, .. } = &over.kind
             && let (Some(_), Some(name)) = (self.named_group(base), base.as_name())
         {
@@ -177,7 +177,12 @@ impl Analyzer<'_> {
         }
         let names: Vec<&str> = self.program.groups.iter().skip(1).map(|group| group.name.as_str()).collect();
         match names[..] {
-            [] => "declare one: `mesh dp = world / 4, tp = 4`, and write `over dp`".to_owned(),
+            [] => match (over.as_name().map(|name| self.names.name(name)), found) {
+                (Some(name), Value::Number(_)) => {
+                    format!("declare `{name}` as a group, `mesh {name} = world`, not as a number")
+                }
+                _ => "declare one: `mesh dp = world / 4, tp = 4`, and write `over dp`".to_owned(),
+            },
             [only] => format!("write `over {only}`"),
             [first, second, ..] => format!(
                 "write one of {}, such as `over {first}`, or several in brackets: `over [{first}, {second}]`",
@@ -219,8 +224,9 @@ impl Analyzer<'_> {
         if let (Some(over), Some(callee)) = (&call.over, call.callee.first()) {
             let name = self.names.name(callee.symbol).to_owned();
             let help = match self.defs.contains_key(&callee.symbol) {
-                true => "write it after each collective inside; a group may be an argument: `def f(x, g -> y) { … }`",
-                false => "collectives do, such as `all_reduce(x -> x) over dp`",
+                true => "write it after each collective inside; a group may be an argument: `def f(x, g -> y) { … }`"
+                    .to_owned(),
+                false => format!("collectives do, such as `all_reduce(x -> x) over {}`", written(over, &self.names)),
             };
             self.error(ModelError::NoGroup { name, help, at: over.span.into() });
         }

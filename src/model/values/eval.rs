@@ -249,9 +249,6 @@ impl Analyzer<'_> {
     pub(in crate::model) fn wrong_type<T>(&mut self, expected: &str, found: &Value, span: SrcSpan) -> Option<T> {
         if !matches!(found, Value::Unknown) {
             let help = match expected {
-                "a stream" if matches!(found, Value::Group(_)) => Some(
-                    "a group follows its collective: `all_reduce(x -> x) over dp`; a stream is declared, `stream s`",
-                ),
                 _ if matches!(found, Value::Group(_)) => Some(
                     "a group is not a number: `tp.size` is the number of ranks in the group `tp`, `tp.rank` the \
                      number of this one",
@@ -314,7 +311,11 @@ impl Analyzer<'_> {
                 }
                 _ => None,
             };
-            let family = match (expected, found) {
+            let named = match (expected, found) {
+                ("a stream", Value::Group(group)) => Some(format!(
+                    "a group follows its collective: `all_reduce(x -> x) over {}`; a stream is declared, `stream s`",
+                    self.program.groups[group.index()].name
+                )),
                 ("a tensor" | "a tensor or a plain number", Value::Labels(family)) => Some(format!(
                     "pick one of its operations: `{}`; to use all as one tensor, write them to the members of a family of \
                      buffers, which is stacked along a new first dimension",
@@ -323,7 +324,7 @@ impl Analyzer<'_> {
                 _ => None,
             };
             let parts = found.parts_help(&self.names);
-            let help = unquoted(expected, found).or(family).or(parts).or(help.map(str::to_owned));
+            let help = unquoted(expected, found).or(named).or(parts).or(help.map(str::to_owned));
             let (expected, found) = (expected.to_owned(), found.describe(&self.names));
             self.error(ModelError::WrongType { expected, found, at: span.into(), help });
         }

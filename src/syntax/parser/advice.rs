@@ -57,7 +57,8 @@ fn reserved(place: &FailurePoint) -> Option<String> {
             help("write the other rank after the output: `copy(x -> y at rank + 1)`")
         }
         "over" if place.rule == Rule::stmt_piece => {
-            help("write the group after the parentheses: `all_reduce(x -> x) over dp`")
+            let group = Some(leading_word(after)).filter(|group| !group.is_empty()).unwrap_or("dp");
+            Some(format!("write the group after the parentheses: `all_reduce(x -> x) over {group}`"))
         }
         "after" if place.rule == Rule::stmt_piece => help("`after` follows a stream: `on s after a { … }`"),
         "in" if place.rule == Rule::if_piece || place.lead() == "not" => {

@@ -301,10 +301,11 @@ fn helped(mut error: SyntaxError, at: usize, text: &str) -> SyntaxError {
         SyntaxError::MissingBlock { word, help, .. }
             if word == "on" && !first_on_line(text, at) && text[..at].trim_end().ends_with(')') =>
         {
-            *help = Some(
-                "the ranks of an operation follow `over`: `all_reduce(x -> x) over dp`; a stream has a block: `on s { … }`"
-                    .to_owned(),
-            );
+            let name = leading_word(text[at + word.len()..].trim_start());
+            let name = if name.is_empty() { "dp" } else { name };
+            *help = Some(format!(
+                "the ranks of an operation follow `over`: `all_reduce(x -> x) over {name}`; a stream has a block: `on {name} {{ … }}`"
+            ));
         }
         SyntaxError::Unclosed { bracket: '(', help, .. } if ends_with_word(text[..at].trim_end(), "for") => {
             *help = "remove it: `for i in 0..4 { … }` has no parentheses".to_owned();
