@@ -135,6 +135,7 @@ fn work(curve: &Curve) -> String {
     };
     let efficiency = match (curve.growth, curve.baseline) {
         (Growth::Stays, Baseline::First) if curve.shares_device => format!("efficiency is {strong}, {per_stream}"),
+        (Growth::Stays, Baseline::First) if curve.unit == RateUnit::Iterations => format!("efficiency is {strong}"),
         (Growth::Stays, Baseline::First) => format!("strong scaling, efficiency is {strong}"),
         (Growth::Proportional, Baseline::First) if curve.shares_device => format!(
             "efficiency is T({one}) / T(n), {per_stream}; the best total throughput is {:.2} times that of {one}",

@@ -39,7 +39,7 @@ pub fn axes(header: &CasesHeader) -> String {
 
 fn heading(header: &CasesHeader, cases: &[&Case]) -> Vec<String> {
     let lengths = header.axes.iter().map(|axis| axis.values.len());
-    let all = if header.zip { lengths.max().unwrap_or(0) } else { lengths.product() };
+    let all = if header.zip { lengths.max().unwrap_or(0) } else { lengths.fold(1, usize::saturating_mul) };
     let present = if cases.len() < all { format!("{} of ", cases.len()) } else { String::new() };
     let count = counted(all.max(cases.len()), "case");
     let mut lines = vec![format!("{}: {present}{count} over {}", header.name, axes(header))];

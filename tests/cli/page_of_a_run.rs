@@ -93,7 +93,7 @@ fn limited_units_are_no_contention() {
     assert!(amd.contains("bound by the `units` of streams"), "{amd}");
     assert!(amd.contains("m: its stream may use only some compute units: more `units`"), "{amd}");
     assert!(!amd.contains("contention") && amd.contains("\nslow: no value"), "{amd}");
-    // Its operations take all units, which is what the note says.
+    // CUDA cannot limit the stream, which is what the note says.
     let nvidia = run(&sandbox, "few.aorta");
     assert!(nvidia.contains("stream little requests 8 units but may use all of them"), "{nvidia}");
     assert!(!nvidia.contains("slow: no value") && !nvidia.contains("`units` of streams"), "{nvidia}");

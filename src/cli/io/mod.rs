@@ -1,4 +1,4 @@
-//! Input and output: the only files that read the disk and write to the terminal.
+//! Reads files of the disk, each within limits, and writes files and the text of the terminal.
 
 pub(super) mod diagnostics;
 pub(super) mod files;

@@ -55,8 +55,8 @@ const MOSTLY: f64 = 0.5;
 /// on a stream and 3.4 µs between streams, and 4 µs is above both. Operations that find no free units wait longer.
 const ORDINARY_GAP: Nanos = Nanos(4_000);
 
-/// [`ORDINARY_GAP`] as a number of starts of operations, if the profile has their time: 1.0 µs on the streams of an H100, and 0.18 µs in a
-/// graph, where 0.34 µs pass between dependent operations.
+/// Number of starts of operations up to which a gap is ordinary, if the profile has their time and that is less than [`ORDINARY_GAP`]: a
+/// start takes 1.0 µs on the streams of an H100, and 0.18 µs in a graph, where 0.34 µs pass between dependent operations.
 const ORDINARY_STARTS: i64 = 4;
 
 /// Mean time from the start of one operation to that of the next, over all streams, up to which the device's front end limits them: an
@@ -172,7 +172,7 @@ pub fn verdict(
         "idle" => Some((split.idle_ns, AT_ENDS)),
         _ => None,
     };
-    let ordinary = if start.0 > 0 { Nanos(ORDINARY_STARTS * start.0) } else { ORDINARY_GAP };
+    let ordinary = if start.0 > 0 { ORDINARY_GAP.min(Nanos(ORDINARY_STARTS * start.0)) } else { ORDINARY_GAP };
     if let Some((_, when)) = gap.filter(|(gap, _)| *gap > ordinary) {
         let operations: usize = categories.iter().map(|category| category.operations).sum();
         let interval = Nanos(split.time_ns.0 / operations.max(1) as i64);

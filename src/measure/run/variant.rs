@@ -190,8 +190,11 @@ fn by_lanes<'a>(
         let time = times.entry(&operation.category).or_default().entry(remedy).or_default();
         time.0 += operation.work_ns().unwrap_or_default().0;
     }
-    let most = |times: BTreeMap<Option<&'static str>, Nanos>| times.into_iter().max_by_key(|(_, time)| *time)?.0;
-    times.into_iter().filter_map(|(category, times)| Some((category, most(times)?))).collect()
+    let main = |times: BTreeMap<Option<&'static str>, Nanos>| {
+        let all: i64 = times.values().map(|time| time.0).sum();
+        times.into_iter().find(|(_, time)| 2 * time.0 > all)?.0
+    };
+    times.into_iter().filter_map(|(category, times)| Some((category, main(times)?))).collect()
 }
 
 /// Note about the method by which single operations were timed, and its cost.

@@ -67,7 +67,7 @@ const PER_LOAD: f64 = 2.0;
 /// Number of sums that a thread of the second kernel loads at once.
 const JOINED_AT_ONCE: u64 = 8;
 
-/// What the groups of a thin grouped product divide.
+/// The dimension that the groups of a thin grouped product divide.
 #[derive(Clone, Copy)]
 pub enum Groups {
     /// Rows of the large matrix, each group with its own thin matrix.

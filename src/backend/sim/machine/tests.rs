@@ -59,15 +59,16 @@ fn ends_are_kept_for_tasks_that_begin_long_after_them() {
 fn queues_share_a_front_end() {
     // On one stream, each launch after the first waits for the front end, not for the kernel.
     assert_eq!(chains(1, 5, STREAMS, 10.0), 4 * 100 + 10);
-    // Queues of their own do not help, since the front end changes the queue for each kernel. Only the second kernel of the first queue
-    // becomes ready while the front end polls that queue for the others.
-    assert_eq!(chains(STREAMS, 5, STREAMS, 10.0), (4 * 5 - 1) * 300 - 200 + 10);
-    // With short kernels, a queue of several streams blocks only when the gate opens: the head of the second queue is then released
-    // before the second kernel of the first queue. Afterwards each queue is served to its end.
-    assert_eq!(chains(4 * STREAMS, 5, STREAMS, 10.0), (4 * 4 * 5 - 1) * 100 + 4 * 200 + 10);
-    // With longer ones, the front end launches one kernel of each stream of a queue before that queue blocks.
-    // The gate adds the same change to another queue, and polls of two queues that wait delay each further round.
-    assert_eq!(chains(2 * STREAMS, 5, STREAMS, 1500.0), 4 * (1600 + 200) + 3 * 400 + 200 + 100 + 1500);
+    // The gate releases the heads of several queues together, and the front end polls the three other queues before it launches one.
+    let polls = 3 * 100;
+    // Queues of their own do not help, since the front end changes the queue for each kernel.
+    assert_eq!(chains(STREAMS, 5, STREAMS, 10.0), polls + (4 * 5 - 1) * 300 + 10);
+    // With short kernels, a queue of several streams does not block: each queue is served to its end.
+    assert_eq!(chains(4 * STREAMS, 5, STREAMS, 10.0), polls + (4 * 4 * 5 - 1) * 100 + 3 * 200 + 10);
+    // With longer ones, the front end launches one kernel of each stream of a queue before that queue blocks. Each further round begins
+    // with polls once the first kernel of the round before has ended.
+    let round = 7 * 100 + 3 * 200;
+    assert_eq!(chains(2 * STREAMS, 5, STREAMS, 1500.0), polls + 4 * (1500 + polls) + round + 1500);
 }
 
 /// A graph of chains of `nodes` kernels of `time` ns each, whose ends the front end handles if `joined`. The launch of a node or the end of
@@ -123,6 +124,7 @@ fn waiting_queues_delay_a_queue_that_has_waited() {
         machine.submit(kernel, placing(lane), 0, last.map(|task| (task, 0)));
     }
     while machine.step() {}
-    // Each kernel of the chain starts after polls of the two other queues. Afterwards no queue waits, and the front end launches two kernels.
-    assert_eq!(machine.now(), 4 * (1000 + 2 * 100) + 100 + 1000);
+    // Each kernel of the chain starts after polls of the two other queues. Their heads then become ready together, and each starts after
+    // a poll of the other.
+    assert_eq!(machine.now(), 4 * (1000 + 2 * 100) + 100 + 100 + 1000);
 }

@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 impl RunContext<'_> {
     /// Warms up, reports that, and measures blocks until standard input ends.
-    pub(in crate::cli) fn measure_blocks(&self) -> CliResult {
+    pub(super) fn measure_blocks(&self) -> CliResult {
         let mode = launch_of_side(self.settings.launch)?;
         let asked = self.requests()?;
         let schedules = self.schedules();
@@ -82,7 +82,7 @@ impl RunContext<'_> {
 }
 
 /// Sends the error that ends this run to `aorta ab`.
-pub(in crate::cli) fn failed(error: &CliError) {
+pub(super) fn failed(error: &CliError) {
     answer(&BlockMessage::Failed { message: error.text() });
 }
 

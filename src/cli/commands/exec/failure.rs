@@ -70,7 +70,7 @@ impl OnFailure {
 
 impl RunContext<'_> {
     /// Searches for the operation that failed.
-    pub(in crate::cli) fn diagnose(&self, what: Diagnosis) -> CliResult {
+    pub(super) fn diagnose(&self, what: Diagnosis) -> CliResult {
         let schedules = self.schedules();
         let ranks = exec::RankSchedule::all(0, &self.loaded.compiled.ranks, &schedules);
         let opened = exec::prepare_ranks(&ranks, self.chosen.backend.as_ref(), &self.exec_options());

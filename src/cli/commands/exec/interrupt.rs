@@ -19,13 +19,13 @@ const NOTICE_TIMEOUT: Duration = Duration::from_millis(250);
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The message of an interrupted run that has no results: `how` is what [`Control::interruption`] returns.
-pub(in crate::cli) fn without_results(how: &str) -> String {
+pub(super) fn without_results(how: &str) -> String {
     format!("{how}; nothing was measured\n")
 }
 
 /// Prints a message to standard error before the process ends. Standard error may be a full pipe, or locked by a thread that
 /// writes to one, so a thread of its own writes the message, and a limited time is allowed for it.
-pub(in crate::cli) fn print_in_time(message: String) {
+pub(super) fn print_in_time(message: String) {
     let (written, end) = mpsc::channel::<()>();
     let write = move || {
         output::eprint(&message);
@@ -37,7 +37,7 @@ pub(in crate::cli) fn print_in_time(message: String) {
 }
 
 /// The reaction of this process to signals.
-pub(in crate::cli) struct Interrupts {
+pub(super) struct Interrupts {
     control: Arc<Control>,
     /// True if this process prints.
     leads: bool,

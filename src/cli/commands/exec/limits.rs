@@ -14,7 +14,7 @@ use crate::measure::{RunRecord, metric_unit};
 use crate::render::DiagnosticFormat;
 
 /// Adds an expectation for each limit of a scenario to each variant of a record. Limits apply to measurements only.
-pub(in crate::cli) fn judged(mut record: RunRecord, scenario: Option<&Scenario>) -> RunRecord {
+pub(super) fn judged(mut record: RunRecord, scenario: Option<&Scenario>) -> RunRecord {
     let none = BTreeMap::new();
     let limits = scenario.map_or(&none, |scenario| &scenario.limits);
     let applies = record.measurement && record.complete;
@@ -80,7 +80,7 @@ pub fn check_ranges(path: &str, loaded: &Loaded) -> Result<(), CliError> {
 }
 
 /// Fails if a limit of the run's scenario is on no metric of the workload, or in another unit.
-pub(in crate::cli) fn check(args: &ExecArgs, loaded: &Loaded) -> Result<(), CliError> {
+pub(super) fn check(args: &ExecArgs, loaded: &Loaded) -> Result<(), CliError> {
     let (Some(scenario), Some(path)) = (&args.scenario, &args.scenario_file) else { return Ok(()) };
     if scenario.limits.iter().all(|(limit, span)| check_span("limit", limit, span, loaded).is_ok()) {
         return Ok(());

@@ -22,23 +22,23 @@ use crate::cli::io::progress::TransientBar;
 use crate::cli::{INTERRUPTED, environment};
 
 /// A run with everything that it needs.
-pub(in crate::cli) struct RunContext<'a> {
-    pub(in crate::cli) settings: &'a Settings,
-    pub(in crate::cli) args: &'a ExecArgs,
-    pub(in crate::cli) loaded: &'a load::Loaded,
-    pub(in crate::cli) chosen: &'a OpenedBackend,
+pub(super) struct RunContext<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) args: &'a ExecArgs,
+    pub(super) loaded: &'a load::Loaded,
+    pub(super) chosen: &'a OpenedBackend,
     /// The environment variable that makes every driver call synchronous, so that nothing can be gated; `None` if none
     /// does.
-    pub(in crate::cli) blocking: Option<&'static str>,
+    pub(super) blocking: Option<&'static str>,
     /// The emulated world's size and the rank in it; `None` without `--emulate`.
-    pub(in crate::cli) emulated: Option<(u32, u32)>,
-    pub(in crate::cli) role: &'a ProcessRole,
-    pub(in crate::cli) control: Arc<Control>,
+    pub(super) emulated: Option<(u32, u32)>,
+    pub(super) role: &'a ProcessRole,
+    pub(super) control: Arc<Control>,
     results: &'a ResultOutputs,
 }
 
 impl<'a> RunContext<'a> {
-    pub(in crate::cli) fn new(ready: &'a PreparedRun, role: &'a ProcessRole, results: &'a Arc<ResultOutputs>) -> Self {
+    pub(super) fn new(ready: &'a PreparedRun, role: &'a ProcessRole, results: &'a Arc<ResultOutputs>) -> Self {
         let PreparedRun { args, settings, loaded, chosen, .. } = ready;
         let blocking = environment::blocking_calls().filter(|_| settings.gate == GateSetting::Auto);
         let control = role.control.clone();
@@ -66,23 +66,23 @@ impl<'a> RunContext<'a> {
         }
     }
 
-    pub(in crate::cli) fn failed(&self, error: exec::ExecError) -> CliError {
+    pub(super) fn failed(&self, error: exec::ExecError) -> CliError {
         CliError::Exec { error, sources: self.loaded.compiled.sources.clone() }
     }
 
     /// Settings of the sessions of this run.
-    pub(in crate::cli) fn exec_options(&self) -> exec::SessionOptions {
+    pub(super) fn exec_options(&self) -> exec::SessionOptions {
         let options = exec::SessionOptions::of(self.settings);
         exec::SessionOptions { gate_depth: if self.blocking.is_some() { 0 } else { options.gate_depth }, ..options }
     }
 
     /// Returns the same run with another workload.
-    pub(in crate::cli) fn with(self, loaded: &'a load::Loaded) -> RunContext<'a> {
+    pub(super) fn with(self, loaded: &'a load::Loaded) -> RunContext<'a> {
         RunContext { loaded, ..self }
     }
 
     /// The run without merged operations, and the reason for it; `None` unless one of their kernels does not compile.
-    pub(in crate::cli) fn unfused(&self, error: &CliError) -> Option<(load::Loaded, String)> {
+    pub(super) fn unfused(&self, error: &CliError) -> Option<(load::Loaded, String)> {
         let CliError::Exec { error: error @ exec::ExecError::Kernel { at, .. }, sources } = error else { return None };
         let load::Loaded { compiled, origin, check, files } = self.loaded;
         if !compiled.is_fused() {
@@ -100,13 +100,13 @@ impl<'a> RunContext<'a> {
     }
 
     /// The schedule of each rank.
-    pub(in crate::cli) fn schedules(&self) -> Vec<Schedule> {
+    pub(super) fn schedules(&self) -> Vec<Schedule> {
         self.loaded.compiled.schedules(self.chosen.backend.topology())
     }
 
     /// Writes `NAME.npy` for each buffer. NumPy has no bf16, so `NAME.bf16.npy` holds its bits. Each of several ranks
     /// has a folder, written by the process that ran it.
-    pub(in crate::cli) fn write_outputs(&self, folder: &Path, record: &mut RunRecord) -> Result<(), CliError> {
+    pub(super) fn write_outputs(&self, folder: &Path, record: &mut RunRecord) -> Result<(), CliError> {
         let schedules = self.schedules();
         let ranks = exec::RankSchedule::all(0, &self.loaded.compiled.ranks, &schedules);
         let backend = self.chosen.backend.as_ref();
@@ -186,7 +186,7 @@ impl<'a> RunContext<'a> {
     }
 
     /// The record, and the error that ended the measurement early; only the error if nothing was measured.
-    pub(in crate::cli) fn record(&self) -> Result<(RunRecord, Option<CliError>), CliError> {
+    pub(super) fn record(&self) -> Result<(RunRecord, Option<CliError>), CliError> {
         let loaded = self.loaded;
         let backend = self.chosen.backend.as_ref();
         let schedules = self.schedules();

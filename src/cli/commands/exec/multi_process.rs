@@ -20,7 +20,7 @@ use super::interrupt::Interrupts;
 use super::{ExecArgs, PreparedRun, ProcessRole, failure, finish, prepare};
 
 /// The place of this process among the processes of a run.
-pub(in crate::cli) struct Process {
+pub(super) struct Process {
     launcher: Launcher,
     rendezvous: Arc<Rendezvous>,
     control: Arc<Control>,
@@ -46,7 +46,7 @@ struct ProcessOutcome {
 }
 
 /// Runs this process's rank. `settled` has the merged arguments and settings, or the error from reading them.
-pub(in crate::cli) fn run(
+pub(super) fn run(
     launcher: Launcher,
     settled: Result<(ExecArgs, Settings), CliError>,
     how: DiagnosticFormat,
@@ -87,7 +87,7 @@ pub(in crate::cli) fn run(
 }
 
 /// True if this process prints its error. Rank 0 reports a lost rank for all.
-pub(in crate::cli) fn prints_error(error: &CliError, rank: u32) -> bool {
+pub(super) fn prints_error(error: &CliError, rank: u32) -> bool {
     match error {
         CliError::Exec { error: ExecError::Ended, .. } => false,
         CliError::Exec { error: ExecError::LostRank { rank: lost, .. }, .. } => rank == 0 || *lost == 0,
@@ -97,7 +97,7 @@ pub(in crate::cli) fn prints_error(error: &CliError, rank: u32) -> bool {
 
 impl Process {
     /// The number of ranks. `asked` is the value of `--ranks`.
-    pub(in crate::cli) fn world(&self, asked: Option<u32>) -> Result<u32, InputError> {
+    pub(super) fn world(&self, asked: Option<u32>) -> Result<u32, InputError> {
         let Launcher { name, world, .. } = self.launcher;
         match asked.filter(|&asked| asked != world) {
             None => Ok(world),
@@ -109,11 +109,11 @@ impl Process {
     }
 
     /// True if this process prints and writes files.
-    pub(in crate::cli) fn leads(&self) -> bool {
+    pub(super) fn leads(&self) -> bool {
         self.launcher.rank == 0
     }
 
-    pub(in crate::cli) fn launched_rank(&self) -> LaunchedRank {
+    pub(super) fn launched_rank(&self) -> LaunchedRank {
         LaunchedRank { local_rank: self.launcher.local_rank, peers: self.rendezvous.clone() }
     }
 

@@ -16,7 +16,7 @@ use crate::cli::io::output;
 use crate::cli::{ConfigArgs, WorkloadArgs};
 
 /// A run that is ready to start.
-pub(in crate::cli) struct PreparedRun {
+pub(super) struct PreparedRun {
     pub args: ExecArgs,
     pub settings: Settings,
     pub loaded: load::Loaded,
@@ -100,7 +100,7 @@ pub fn compile(args: &ExecArgs, settings: &Settings) -> Result<load::Loaded, Cli
 }
 
 /// Compiles the file and opens the devices: for all ranks, or for this process's rank.
-pub(in crate::cli) fn prepare(
+pub(super) fn prepare(
     args: ExecArgs,
     settings: Settings,
     process: Option<&multi_process::Process>,

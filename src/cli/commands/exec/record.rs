@@ -14,7 +14,7 @@ use crate::cli::{backends, environment};
 
 /// Facts of a record that depend on the plans and schedules alone. Finding them can take seconds, so a run finds them once.
 #[derive(Clone)]
-pub(in crate::cli) struct PlanFacts {
+pub(super) struct PlanFacts {
     /// Hash of all ranks' plans; `None` if it was left out.
     plan: Option<String>,
     advice: Vec<AdviceRecord>,
@@ -22,13 +22,13 @@ pub(in crate::cli) struct PlanFacts {
 
 impl RunContext<'_> {
     /// The facts that depend on the plans and schedules alone.
-    pub(in crate::cli) fn plan_facts(&self, schedules: &[Schedule]) -> PlanFacts {
+    pub(super) fn plan_facts(&self, schedules: &[Schedule]) -> PlanFacts {
         PlanFacts { plan: self.plan(schedules), advice: self.advice(schedules) }
     }
 
     /// Assembles the record. `schedules` has one entry per rank; `timer` is the timing overhead of the device, if
     /// known.
-    pub(in crate::cli) fn assemble(
+    pub(super) fn assemble(
         &self,
         schedules: &[Schedule],
         PlanFacts { plan, advice }: PlanFacts,
@@ -48,7 +48,8 @@ impl RunContext<'_> {
                  and leave no results in memory{waiting}"
             ));
         }
-        if let Some(slots) = self.args.workload.cycle.filter(|slots| *slots > 1 && program.cycle.len() == 1) {
+        let alike = self.loaded.compiled.ranks.iter().all(|rank| rank.program.cycle.len() == 1);
+        if let Some(slots) = self.args.workload.cycle.filter(|slots| *slots > 1 && alike) {
             notes.push(format!(
                 "`--cycle {slots}` has no effect: all iterations are alike, since none uses `iteration` or a `draw`"
             ));
@@ -82,7 +83,7 @@ impl RunContext<'_> {
 
     /// Measures the timing overhead of the device; `None` if it cannot be measured. Called after the runs: on an H200
     /// it leaves the process in a state in which each kernel starts a sixth of a microsecond later.
-    pub(in crate::cli) fn timer(&self) -> Option<Timer> {
+    pub(super) fn timer(&self) -> Option<Timer> {
         // Without measurements the timer does not matter either. If it fails, the run continues without it.
         let timed = self.settings.effort != Effort::Sanity && environment::blocking_calls().is_none();
         let asked = timed.then(|| self.chosen.backend.timer(self.settings.timeout)).transpose();

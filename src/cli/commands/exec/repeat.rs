@@ -7,7 +7,7 @@ use crate::cli::inputs::container;
 use crate::measure::{RunRecord, compare};
 
 /// Lists how a run differs from the one that the record at `before` describes.
-pub(in crate::cli) fn differences(before: &Path, after: &RunRecord) -> Result<String, InputError> {
+pub(super) fn differences(before: &Path, after: &RunRecord) -> Result<String, InputError> {
     let name = before.display();
     let before = container::record(before)?;
     let mut text = format!("\nRepeats {name} of {}\n", before.started);

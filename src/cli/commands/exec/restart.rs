@@ -9,7 +9,7 @@ use crate::cli::processes::secret;
 
 /// Starts the same command with additional flags and environment variables, since drivers read the environment only
 /// once.
-pub(in crate::cli) fn restart(flags: &[&str], variables: &[String]) -> CliResult {
+pub(super) fn restart(flags: &[&str], variables: &[String]) -> CliResult {
     let failed = |why: std::io::Error| InputError::NoRestart { why: why.to_string() };
     let program = std::env::current_exe().map_err(failed)?;
     let mut command = std::process::Command::new(program);

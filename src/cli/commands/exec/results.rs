@@ -18,7 +18,7 @@ use crate::cli::io::outputs::RunOutputs;
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Files and forms of a run's results.
-pub(in crate::cli) struct ResultOutputs {
+pub(super) struct ResultOutputs {
     /// True if this process prints and writes files.
     leads: bool,
     expected: ExpectedArgs,

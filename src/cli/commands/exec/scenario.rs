@@ -11,7 +11,7 @@ use crate::cli::inputs::{container, project};
 use crate::config::{BackendSetting, Field, Scenario};
 
 /// Returns the arguments with their file name resolved and, if the file is a scenario, completed by its fields.
-pub(in crate::cli) fn with_scenario(mut args: ExecArgs) -> Result<ExecArgs, CliError> {
+pub(super) fn with_scenario(mut args: ExecArgs) -> Result<ExecArgs, CliError> {
     args.file = project::resolve(&args.file)?;
     let path = PathBuf::from(&args.file);
     if let Some(inside) = container::inside(&path)?
@@ -31,7 +31,7 @@ pub(in crate::cli) fn with_scenario(mut args: ExecArgs) -> Result<ExecArgs, CliE
 }
 
 /// The error of the run's workload, with the lines of the scenario that gave the values.
-pub(in crate::cli) fn placed(error: CliError, args: &ExecArgs) -> CliError {
+pub(super) fn placed(error: CliError, args: &ExecArgs) -> CliError {
     let (Some(scenario), Some(path)) = (&args.scenario, &args.scenario_file) else { return error };
     let Ok(text) = load::read(path, FileKind::Scenario) else { return error };
     let name = path.display().to_string();

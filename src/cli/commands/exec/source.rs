@@ -11,7 +11,7 @@ use crate::measure::record::SourceFiles;
 const SCENARIO: &str = "run.ron";
 
 /// The files of a run that `args` and `settings` describe.
-pub(in crate::cli) fn of(args: &ExecArgs, settings: &Settings, loaded: &Loaded) -> SourceFiles {
+pub(super) fn of(args: &ExecArgs, settings: &Settings, loaded: &Loaded) -> SourceFiles {
     let mut parts: Vec<(String, Vec<u8>)> =
         loaded.files.parts.iter().map(|(name, bytes)| (name.clone(), bytes.to_vec())).collect();
     let mut scenario = scenario(args, settings, loaded);

@@ -47,7 +47,7 @@ struct RunGroup<'a> {
 }
 
 /// Whether two of the values are not equal.
-pub(in crate::measure) fn differ<T: PartialEq>(mut values: impl Iterator<Item = T>) -> bool {
+pub(super) fn differ<T: PartialEq>(mut values: impl Iterator<Item = T>) -> bool {
     values.next().is_some_and(|first| values.any(|value| value != first))
 }
 

@@ -156,7 +156,7 @@ pub struct OperationRow {
     /// Source location; empty if the sides ran different texts.
     pub place: String,
     pub count: usize,
-    /// Their number on the other side; `None` if it is the same, or if one side has none.
+    /// Number of operations on the other side; `None` if it is the same, or if one side has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_count: Option<usize>,
     /// Sum of the operations' durations on the base's side in seconds, without waiting for other ranks; `None` if the side was

@@ -15,7 +15,7 @@ use super::{SideSummary, harness};
 pub struct RunSet {
     name: String,
     files: Vec<String>,
-    pub(in crate::measure) points: Vec<ComparedRun>,
+    pub(super) points: Vec<ComparedRun>,
     /// Cases that partitioned sweeps and suites planned.
     planned: BTreeSet<String>,
 }
@@ -65,7 +65,7 @@ impl RunSet {
     }
 
     /// Summary of the side for the record.
-    pub(in crate::measure) fn record(&self) -> SideSummary {
+    pub(super) fn record(&self) -> SideSummary {
         let measured = || self.points.iter().filter(|point| point.failed.is_none());
         let cases: FxHashSet<Vec<(&String, &String)>> = measured().map(|point| point::sorted(&point.key)).collect();
         SideSummary { name: self.name.clone(), files: self.files.clone(), cases: cases.len(), runs: measured().count() }
