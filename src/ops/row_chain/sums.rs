@@ -83,11 +83,11 @@ impl RowSums {
             Some(_) => input.dims != dims,
             None => !self.of_channels && common_pack(&[input]) == 1,
         };
-        let least = |input: &Tensor| if is_single(input) { REGISTER } else { 0 };
-        let bytes: u64 = spec.inputs.iter().filter(is_row).map(|input| input.dtype.size().max(least(input))).sum();
+        let bytes_of = |input: &Tensor| input.dtype.size().max(if is_single(input) { REGISTER } else { 0 });
+        let bytes: u64 = spec.inputs.iter().filter(is_row).map(bytes_of).sum();
         let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
-        // A thread holds at least two packs.
         let (size, exchanged) = (spec.outputs[0].dtype.size(), count(spec) as u64);
+        // A thread holds at least two packs.
         let least = 2 * PACK_BYTES / size;
         let divided = |registers: u64| {
             // Packs divide powers of two.
@@ -99,7 +99,7 @@ impl RowSums {
             }
         };
         let partition = divided(HELD);
-        // Threads of a larger block have 64 registers each, of which half are for other values.
+        // Threads of a block of more than 512 have 64 registers each, of which half are for other values.
         if partition.sharing.threads > LARGEST_BLOCK / 2 {
             divided(UNIT_REGISTERS / LARGEST_BLOCK / 2)
         } else {
