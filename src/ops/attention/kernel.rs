@@ -30,8 +30,8 @@ const PER_SCORE: f64 = 6.0;
 const PER_PART: u64 = 4;
 const PER_MERGE: u64 = 30;
 
-/// Largest mean number of keys of packed sequences for which a block has the rows of one warpgroup: it mostly waits for its queries, its few
-/// tiles and its results, and one of the two blocks that a compute unit holds waits while the other computes.
+/// Largest mean number of keys of packed sequences for which a block has the rows of one warpgroup. With few keys, a block mostly waits for its
+/// queries, its few tiles and its results. An SM holds two blocks of one warpgroup, so that one of them computes while the other waits.
 const SHORT_KEYS: u64 = 1024;
 
 /// Throughput of the products of these kernels divided by that of the library's products: the tiles of the kernels are smaller. With

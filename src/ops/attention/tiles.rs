@@ -203,7 +203,7 @@ impl Tiles {
 
     /// Returns the number of blocks that share the keys of a row, up to `most`, and the blocks of a cluster. Blocks process whole tiles.
     /// Blocks of one cluster merge their results without another kernel. More blocks than a cluster holds have fewer tiles each, and a
-    /// merging kernel follows, so that they form no clusters. `part` is the size in bytes of the results of one of these blocks, for all rows.
+    /// merging kernel follows, so that they form no clusters. `part` is the size in bytes of the sums of all rows over one part of the keys.
     pub fn divided(&self, keys: u64, most: u64, part: f64) -> (u64, u64) {
         let largest = most.min(LARGEST_CLUSTER);
         let all = keys.div_ceil(self.keys[1]).max(1);

@@ -1,4 +1,4 @@
-//! Parts from which operations make kernels. They know launches, layouts and expressions, but neither calls nor options.
+//! Parts from which operations make kernels. This folder knows launches, layouts and expressions, but neither calls nor options.
 
 pub(super) mod cluster;
 pub(super) mod compiled;

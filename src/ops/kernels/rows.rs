@@ -550,8 +550,7 @@ template <typename F> __device__ inline C across(C v, C none, F join) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Attrs;
-    use crate::ops::find;
+    use crate::ops::{Attrs, find};
     use proptest::prelude::*;
 
     proptest! {

@@ -22,7 +22,8 @@ const MIN_BYTES: u64 = 1 << 14;
 /// As [`MIN_BYTES`], across the depth: blocks share the depth of small products, and a second kernel follows here, too.
 const MIN_BYTES_ACROSS: u64 = 1 << 20;
 /// As [`MIN_BYTES`], of a vector across the depth whose epilogue the kernel computes: blocks share the depth and a second kernel follows, as
-/// it follows a library's product. In the time of a launch, memory delivers 8 MB.
+/// it follows a library's product. In the time of a launch, memory delivers 8 MB. Also of a product whose groups divide the depth, which needs
+/// a second kernel instead of tiles.
 const MIN_BYTES_OF_VECTOR: u64 = 1 << 23;
 
 /// Number of bytes that a thread loads at once, if the rows of the large matrix are whole packs; otherwise half as many, and so on down to
@@ -67,7 +68,7 @@ const PER_LOAD: f64 = 2.0;
 /// Number of sums that a thread of the second kernel loads at once.
 const JOINED_AT_ONCE: u64 = 8;
 
-/// The dimension that the groups of a thin grouped product divide.
+/// Dimension that the groups of a thin grouped product divide.
 #[derive(Clone, Copy)]
 pub enum Groups {
     /// Rows of the large matrix, each group with its own thin matrix.
@@ -281,8 +282,7 @@ impl Thin {
 
     /// Divides the depth if there are fewer tiles than SMs.
     fn divide_depth(&mut self) {
-        let step = if self.along { self.group * self.pack } else { THREADS / self.group };
-        let step = step * self.ahead;
+        let step = self.step();
         // Columns have twice the blocks, since these read in parts of the depth.
         let blocks = if self.along { BUSY_BLOCKS } else { 2 * BUSY_BLOCKS };
         // The blocks of all groups write about as many parts as the blocks of one.
@@ -293,6 +293,11 @@ impl Thin {
         let splits = if few > 1 { wanted.min(self.depth / step) } else { 1 };
         self.share = self.depth.div_ceil(splits).next_multiple_of(step);
         self.splits = self.depth.div_ceil(self.share);
+    }
+
+    /// Number of terms of the depth whose loads a block has in flight.
+    fn step(&self) -> u64 {
+        self.ahead * if self.along { self.group * self.pack } else { THREADS / self.group }
     }
 
     /// Number of tiles of rows, or of columns, of each product.
@@ -341,8 +346,7 @@ impl Thin {
         let parts = Traffic::of(Space::Device, self.parts());
         // Each block reads its part of the thin matrix.
         let again = self.tiles() * batch * self.thin * self.depth * size;
-        let step = if self.along { self.group * self.pack } else { THREADS / self.group };
-        let rounds = self.share.div_ceil(step * self.ahead);
+        let rounds = self.share.div_ceil(self.step());
         let expression = self.finish.expression();
         let results = self.results() as f64;
         let of_results = results * f64::from(expression.instructions());

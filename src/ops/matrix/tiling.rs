@@ -13,7 +13,7 @@ const TILES: [u64; 3] = [256, 128, 64];
 const SMALL_TILES: [u64; 3] = [128, 64, 32];
 /// Rows of a block of the kernel that multiplies a matrix and a vector.
 const VECTOR_ROWS: u64 = 64;
-/// Terms of the depth that such a block loads at once, and depth from which on blocks share it: 512 to 4096 terms take 0.57 ns each with
+/// Terms of the depth that such a block loads at once, and depth from which on blocks share it: 1024 to 4096 terms take 0.57 ns each with
 /// 128 results, further ones 0.2 ns (docs/measurements/2026-11-29-queues-and-graphs.md).
 const VECTOR_TERMS: f64 = 256.0;
 const VECTOR_DEPTH: u64 = 4096;

@@ -5,7 +5,7 @@ use super::grid::{Grid, PerAxis, each};
 use super::*;
 use super::{cluster, columns};
 use crate::ops::kernels::cluster::CLUSTER;
-use crate::ops::kernels::kernel::{BLOCK, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
+use crate::ops::kernels::kernel::{BLOCK, Parameter, bounds, c_type, index_type, kernel, param, u32_param, u64_param};
 use crate::ops::kernels::occupancy::{UNITS, WARP};
 
 /// Maximum number of elements that a thread reads at once, of the windows of all its planes.
@@ -252,7 +252,7 @@ impl Kernels {
     }
 
     /// Returns the parameter of the indices that the call gives.
-    pub(super) fn indices_param(&self) -> crate::ops::kernels::kernel::Parameter {
+    pub(super) fn indices_param(&self) -> Parameter {
         param("Place* places", Arg::Operand(INDICES))
     }
 

@@ -20,7 +20,7 @@ pub const PACK_BYTES: u64 = 16;
 
 /// Size in bytes of elements of rows that may begin inside a pack. The compiler writes packs of smaller ones in pieces, and loads of single
 /// larger ones need few instructions.
-const SHIFTED: u64 = 4;
+const SHIFTED_SIZE: u64 = 4;
 
 /// Division of rows among threads.
 pub struct ChainPartition {
@@ -95,9 +95,9 @@ impl ChainPartition {
     pub fn shifted_pack(spec: &Spec) -> Option<u64> {
         let dims = spec.outputs[0].dims;
         let all: Vec<&Tensor> = spec.outputs.iter().chain(&spec.inputs).filter(|tensor| tensor.dims == dims).collect();
-        let (elements, length, pack) = (spec.outputs[0].elements(), *dims.last()?, PACK_BYTES / SHIFTED);
+        let (elements, length, pack) = (spec.outputs[0].elements(), *dims.last()?, PACK_BYTES / SHIFTED_SIZE);
         let fills = elements >= UNITS * length && elements >= UNITS * UNIT_THREADS * pack;
-        let is_long = length >= 2 * WARP * pack && all.iter().all(|tensor| tensor.dtype.size() == SHIFTED);
+        let is_long = length >= 2 * WARP * pack && all.iter().all(|tensor| tensor.dtype.size() == SHIFTED_SIZE);
         (fills && is_long && common_pack(&all) == 1 && is_shifted(&all, pack)).then_some(pack)
     }
 

@@ -83,8 +83,8 @@ impl RowSums {
             Some(_) => input.dims != dims,
             None => !self.of_channels && common_pack(&[input]) == 1,
         };
-        let least = |input: &Tensor| if is_single(input) { REGISTER } else { 0 };
-        let bytes: u64 = spec.inputs.iter().filter(is_row).map(|input| input.dtype.size().max(least(input))).sum();
+        let bytes_of = |input: &Tensor| input.dtype.size().max(if is_single(input) { REGISTER } else { 0 });
+        let bytes: u64 = spec.inputs.iter().filter(is_row).map(bytes_of).sum();
         let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
         // Packs divide powers of two, and a thread holds two at least.
         let (size, exchanged) = (spec.outputs[0].dtype.size(), count(spec) as u64);

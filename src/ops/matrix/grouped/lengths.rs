@@ -53,7 +53,7 @@ pub(super) fn live_lengths(spec: &Spec, shape: Shape) -> (Shape, Lengths) {
     (shape, known.filter(|known| !known.is_empty()).unwrap_or_else(|| equal_lengths(&shape)))
 }
 
-/// Returns the bytes that blocks read for groups of these lengths. They do not read what belongs to no group.
+/// Returns the bytes that blocks read for groups of these lengths. Blocks read nothing that belongs to no group.
 pub(super) fn read(spec: &Spec, shape: &Shape, lengths: &Lengths) -> Traffic {
     let [a, b, ends] = [0, 1, 2].map(|input| &spec.inputs[input]);
     let read_of = |tensor: &Tensor, elements: u64| Traffic::of(tensor.space, elements * tensor.dtype.size());

@@ -9,24 +9,24 @@ pub const IMPLEMENTATION: &str = "a generated kernel computes the thin products 
 
 /// Whether generated kernels for thin products compute all groups.
 pub fn applies(spec: &Spec) -> bool {
-    division(spec, &Shape::of(spec)).is_some()
+    division(spec).is_some()
 }
 
 /// Returns these kernels; `None` if others compute the groups.
 pub fn launches(spec: &Spec) -> Option<Vec<Launch>> {
-    division(spec, &Shape::of(spec)).map(|thin| thin.launches(spec))
+    division(spec).map(|thin| thin.launches(spec))
 }
 
 /// Returns the costs of these kernels; `None` if others compute the groups.
 pub fn costs(spec: &Spec) -> Option<Vec<Cost>> {
+    let thin = division(spec)?;
     let (live, lengths) = live_lengths(spec, Shape::of(spec));
-    let division = division(spec, &Shape::of(spec))?.of_live([live.rows, live.columns, live.depth]);
-    Some(division.costs(spec, read(spec, &live, &lengths)))
+    Some(thin.of_live([live.rows, live.columns, live.depth]).costs(spec, read(spec, &live, &lengths)))
 }
 
-/// Returns the division of a product of this shape.
-fn division(spec: &Spec, shape: &Shape) -> Option<Thin> {
-    let Shape { in_depth, groups, rows, columns, depth } = *shape;
+/// Returns the division of the product; `None` if other kernels compute the groups.
+fn division(spec: &Spec) -> Option<Thin> {
+    let Shape { in_depth, groups, rows, columns, depth } = Shape::of(spec);
     let groups = if in_depth { Groups::Depth(groups) } else { Groups::Rows(groups) };
     Thin::of_groups(spec, finish(spec), groups, [rows, columns, depth])
 }
