@@ -166,15 +166,13 @@ fn streams_keep_to_their_units() {
         session
     };
     let times = |session: &mut Session, mode| {
-        let traces = session.observe(Observation::once(mode, 1), &Control::default());
-        let trace = traces.unwrap_or_else(|error| panic!("{error}")).remove(0);
+        let trace = session.observe(Observation::once(mode, 1), &Control::default()).expect("runs").remove(0);
         trace.spans.iter().map(|span| span.duration().0 / US).collect::<Vec<_>>()
     };
     let mut limited = opened(true);
     assert_eq!(times(&mut limited, LaunchMode::Stream), [20, 4, 20], "66 units, 4 units, and the 62 that are left");
     assert_eq!(times(&mut limited, LaunchMode::Graph)[..1], [10], "all of them");
     assert_eq!(limited.notes(), Vec::<String>::new());
-    // CUDA's backend cannot restrict streams, and neither does a simulated device with its queues.
     let mut unlimited = opened(false);
     assert_eq!(times(&mut unlimited, LaunchMode::Stream)[..1], [10], "all of them");
     assert!(unlimited.notes()[0].starts_with("stream half requests 50 % of the units but may use all of them"));
@@ -565,9 +563,8 @@ fn long_rows_are_read_again() {
         set(&mut profile.cache_bandwidth, 4e12);
         set(&mut profile.cache, cache);
         let text = format!("stream a\nbuffer x, y: f32{shape}\nstep {{ on a {{ softmax(x -> y) }} }}\n");
-        session_of(profile, &text).observe(Observation::once(LaunchMode::Stream, 1), &Control::default()).expect("runs")
-            [0]
-        .time
+        let once = Observation::once(LaunchMode::Stream, 1);
+        session_of(profile, &text).observe(once, &Control::default()).expect("runs")[0].time
     };
     let passes = |bytes: u64, memory: f64, cache: f64| {
         Nanos((bytes as f64 * (memory / 1e12 + cache / 4e12) * 1e9).round() as i64)

@@ -182,7 +182,12 @@ fn measure_all(programs: &[(&Program, &Plan)], streams: Option<u32>) -> Measured
 fn check_measured(measured: &Measured, what: &str) {
     assert!(measured.is_complete(), "{what}");
     let launches: Vec<&str> = measured.variants.iter().map(|variant| variant.launch.as_str()).collect();
-    assert_eq!(launches, ["stream", "graph"], "{what}");
+    // The host reads the numbers of rows that are data, so no graph contains their exchange.
+    let reads_counts = |warning: &String| {
+        warning.starts_with("no graph could be made") && warning.contains("must read the row counts")
+    };
+    let has_graph = !measured.warnings.iter().any(reads_counts);
+    assert_eq!(launches, ["stream", "graph"][..1 + usize::from(has_graph)], "{what}: {:?}", measured.warnings);
     for variant in &measured.variants {
         let time = variant.time.p50_ns.expect("an iteration was measured");
         assert!(time.0 > 0, "{what}");

@@ -34,7 +34,7 @@ fn worlds_with_mistakes_do_not_stop_the_check() {
     assert_eq!(output.code, Some(2));
     let good = |ranks| format!("pairs.aorta: good: 2 operations on 1 stream on each of {ranks} ranks\n");
     assert_eq!(output.stdout, good(2) + &good(4));
-    assert_eq!(output.stderr.matches("× pairs").count(), 1, "{}", output.stderr);
+    assert_eq!(output.stderr.matches("× not met: pairs").count(), 1, "{}", output.stderr);
     assert!(output.stderr.contains("\n1 error with 1 and 3 ranks\n"), "{}", output.stderr);
     assert!(output.stderr.ends_with("\n1 error with 6 ranks\n"), "{}", output.stderr);
     assert!(!output.stderr.contains("not_whole"), "{}", output.stderr);
