@@ -77,6 +77,8 @@ struct TaskState {
     open: u32,
     /// Earliest time of the start, as far as known.
     ready: Time,
+    /// Time from which on the device sees the task.
+    visible: Time,
     /// Tasks that depend on this one, each with the minimum time between the end of this task and its start.
     followers: Vec<(TaskId, Time)>,
     end: Option<Time>,
@@ -104,6 +106,7 @@ impl TaskState {
             placing,
             open,
             ready,
+            visible: 0,
             followers: Vec::new(),
             end: None,
             waiting: 0,
@@ -355,7 +358,7 @@ impl SimMachine {
             }
             _ => 0,
         };
-        let state = TaskState { waiting: blocks, ..TaskState::new(action, placing, open, ready) };
+        let state = TaskState { waiting: blocks, visible, ..TaskState::new(action, placing, open, ready) };
         self.tasks.push_back(state);
         self.outstanding[placing.lane as usize] += u32::from(placing.queue.is_some());
         if let (Some(queue), Action::Run(Task::Kernel { .. }) | Action::Exchange(_)) = (placing.queue, action) {

@@ -155,7 +155,7 @@ pub fn verdict(
         }
     }
     let mut what = what.to_owned();
-    let at_limit = bound(analysis, part).is_some_and(|(bound, _)| bound.limits);
+    let at_limit = bound(analysis, part).is_some_and(|(bound, _)| bound.limits) || together(analysis).is_some();
     let by_lane = by_lanes.iter().find(|(category, remedy)| *category == part && (*remedy == ON_CPU || !at_limit));
     if let Some((_, remedy)) = by_lane {
         let (limited, streams) = match *remedy {

@@ -69,7 +69,7 @@ const TILES_IN_CLUSTERS: u64 = 16;
 
 /// Accesses for which a block waits in each tile of few rows: the tile is loaded while the one before is multiplied, which takes less
 /// time than the memory's latency.
-const TILE_WAITS: f64 = 2.0;
+const WAITS_OF_TILE: f64 = 2.0;
 
 /// Tiles of keys that a block could have loaded while it loads its queries and stores its sums.
 const EDGE: u64 = 2;
@@ -208,7 +208,7 @@ impl Tiles {
         let largest = most.min(LARGEST_CLUSTER);
         let all = keys.div_ceil(self.keys[1]).max(1);
         let flops = 2 * self.rows * self.keys[1] * (self.width + self.value_width);
-        let of_tile = (flops as f64 / OPERATIONS).max(TILE_WAITS * WAIT);
+        let of_tile = (flops as f64 / OPERATIONS).max(WAITS_OF_TILE * WAIT);
         // A block loads its first tiles together and waits for them once. With `wgmma`, it waits for the values of a tile behind its keys.
         let first = if self.warpgroups { 1 } else { STAGES };
         let joins = |splits: u64| splits <= largest && all.div_ceil(splits) <= TILES_IN_CLUSTERS;

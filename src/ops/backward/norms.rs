@@ -4,8 +4,8 @@ use crate::base::Dims;
 
 use super::*;
 
-/// Minimum number of elements with the same weight whose sums take less memory traffic than the passes over all elements that they save: two
-/// sums of 4 bytes, written once and read twice, instead of three reads of at least 2 bytes.
+/// Minimum number of elements with the same weight whose sums take at most half of the memory traffic of the passes over all elements that they
+/// save: two sums of 4 bytes, written once and read twice, instead of three reads of at least 2 bytes. The sums take a further launch.
 const MIN_ALIKE: u64 = 8;
 
 /// The gradient of `softmax`: each element's gradient minus the probability-weighted mean of its row's gradients, times

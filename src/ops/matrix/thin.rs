@@ -285,8 +285,8 @@ impl Thin {
         let step = self.step();
         // Columns have twice the blocks, since these read in parts of the depth.
         let blocks = if self.along { BUSY_BLOCKS } else { 2 * BUSY_BLOCKS };
-        // The blocks of all groups write about as many parts as the blocks of one.
-        let most = if self.groups.is_some() { blocks } else { MAX_SPLITS };
+        // The blocks of all groups of the depth write about as many parts as the blocks of one.
+        let most = if matches!(self.groups, Some(Groups::Depth(_))) { blocks } else { MAX_SPLITS };
         let wanted = (blocks / (self.tiles() * self.batch).max(1)).min(most);
         let few = wanted.min(self.depth / (step * MIN_STEPS));
         // If a second kernel follows, more blocks cost only their sums.

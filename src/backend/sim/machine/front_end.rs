@@ -89,13 +89,14 @@ impl SimMachine {
             return false;
         }
         let (device, stamps_before) = (self.device(task), self.state(task).placing.stamps_before);
+        let now = self.now;
         let waits = |other: &&VecDeque<TaskId>| {
             let head = other.front().filter(|&&head| head != task);
             let head = head.map(|&head| &self.tasks[(head - self.first) as usize]);
             head.is_some_and(|head| {
                 let is_here = self.device_of[head.placing.lane as usize] as usize == device;
                 let is_of_iteration = head.placing.stamps_before == stamps_before;
-                is_here && is_of_iteration && head.open <= POLLED_LATER
+                is_here && is_of_iteration && head.visible <= now && head.open <= POLLED_LATER
             })
         };
         let blocked = self.queues.iter().filter(waits).count();

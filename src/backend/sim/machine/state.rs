@@ -109,6 +109,7 @@ fn state(digest: &mut Digest, state: &TaskState, latest: u64) {
         placing,
         open,
         ready,
+        visible,
         followers,
         end,
         waiting,
@@ -132,6 +133,7 @@ fn state(digest: &mut Digest, state: &TaskState, latest: u64) {
     digest.duration(placing.priority.into());
     digest.word(*open);
     digest.not_before(*ready);
+    digest.not_before(*visible);
     digest.size(followers.len());
     for &(follower, gap) in followers {
         digest.task(follower);
