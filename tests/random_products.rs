@@ -12,7 +12,7 @@ fn grouped_products_of_any_form() {
         let dtype = file.pick(&["bf16", "f16", "bf16", "f32", "f64"]);
         // Ends from -10 to below 90: some descend, and some are beyond the rows.
         let [groups, rows] = [file.pick(&[1, 3, 17]), file.pick(&[1, 37, 64, 90, 130])];
-        let [depth, columns] = [file.pick(&[1, 8, 40, 72, 129]), file.pick(&[1, 33, 64, 136])];
+        let [depth, columns] = [file.pick(&[1, 8, 40, 72, 129]), file.pick(&[1, 3, 33, 64, 136])];
         let in_depth = file.below(2) == 0;
         // Tiles of many rows are for products that fill a device, which is much for the double.
         let (groups, rows, depth, columns) = match case {
@@ -50,37 +50,50 @@ fn grouped_products_of_any_form() {
 fn grouped_products_with_few_deep_tiles() {
     let mut file = File::new(18);
     for case in 0..cases(6) {
-        let dtype = file.pick(&["bf16", "f16"]);
-        let output = file.pick(&[dtype, "f32"]);
-        let groups = file.pick(&[1, 3, 5]);
         let [short, columns] = [file.pick(&[7, 40, 130]), file.pick(&[33, 64, 130])];
         let long = 2000 + file.below(1500);
-        let index = file.count;
-        file.count += 1;
-        let in_depth = case % 2 == 0;
-        let length = if in_depth { long } else { short };
-        let _ = writeln!(file.buffers, "buffer n{index}: i32[{groups}] = iota\nbuffer e{index}: i32[{groups}]");
-        let power = file.pick(&["1", "2", "0.3"]);
-        file.add(&format!("map(floor({length} * pow((n{index} + 1) / {groups}, {power})) -> e{index})"));
-        let [turned_a, turned_b] = [(); 2].map(|()| file.below(2) == 0);
-        let matrix = |rows: u64, columns: u64, turned: bool| if turned { [columns, rows] } else { [rows, columns] };
-        let (a, b, c) = match in_depth {
-            true => (
-                file.tensor(dtype, &matrix(short, long, turned_a)),
-                file.tensor(dtype, &matrix(long, columns, turned_b)),
-                file.tensor(output, &[groups, short, columns]),
-            ),
-            false => (
-                file.tensor(dtype, &matrix(short, long, turned_a)),
-                file.tensor(dtype, &[&[groups], matrix(long, columns, turned_b).as_slice()].concat()),
-                file.tensor(output, &[short, columns]),
-            ),
-        };
-        let epilogue = file.pick(&["", ", epilogue: silu"]);
-        let turns = format!("transpose_a: {turned_a}, transpose_b: {turned_b}");
-        file.add(&format!("grouped_gemm({a}, {b}, e{index} -> {c}, {turns}{epilogue})"));
+        add_long(&mut file, case % 2 == 0, [short, long, columns]);
     }
     file.check();
+}
+
+/// Many rows and up to four columns, of which one kernel reads the large matrix once: threads of groups of rows have several rows, and groups
+/// of the depth share a matrix of more than 8 MiB.
+#[test]
+fn grouped_products_of_few_columns() {
+    let mut file = File::new(19);
+    for case in 0..cases(4) {
+        let (in_depth, columns) = (case % 2 == 0, 1 + file.below(4));
+        let (many, few) = (60_000 + file.below(9000), if in_depth { 72 + file.below(9) } else { 1 + file.below(60) });
+        add_long(&mut file, in_depth, if in_depth { [few, many, columns] } else { [many, few, columns] });
+    }
+    file.check();
+}
+
+/// Adds a product `[rows, depth]` by `[depth, columns]` of 16-bit elements, whose groups divide the depth or the rows unevenly.
+fn add_long(file: &mut File, in_depth: bool, [rows, depth, columns]: [u64; 3]) {
+    let dtype = file.pick(&["bf16", "f16"]);
+    let output = file.pick(&[dtype, "f32"]);
+    let groups = file.pick(&[1, 3, 5]);
+    let index = file.count;
+    file.count += 1;
+    let length = if in_depth { depth } else { rows };
+    let _ = writeln!(file.buffers, "buffer n{index}: i32[{groups}] = iota\nbuffer e{index}: i32[{groups}]");
+    let power = file.pick(&["1", "2", "0.3"]);
+    file.add(&format!("map(floor({length} * pow((n{index} + 1) / {groups}, {power})) -> e{index})"));
+    let [turned_a, turned_b] = [(); 2].map(|()| file.below(2) == 0);
+    let matrix = |rows: u64, columns: u64, turned: bool| if turned { [columns, rows] } else { [rows, columns] };
+    let a = file.tensor(dtype, &matrix(rows, depth, turned_a));
+    let of_group = matrix(depth, columns, turned_b);
+    let (b, c) = match in_depth {
+        true => (file.tensor(dtype, &of_group), file.tensor(output, &[groups, rows, columns])),
+        false => {
+            (file.tensor(dtype, &[&[groups], of_group.as_slice()].concat()), file.tensor(output, &[rows, columns]))
+        }
+    };
+    let epilogue = file.pick(&["", ", epilogue: silu"]);
+    let turns = format!("transpose_a: {turned_a}, transpose_b: {turned_b}");
+    file.add(&format!("grouped_gemm({a}, {b}, e{index} -> {c}, {turns}{epilogue})"));
 }
 
 /// Returns the argument for a bias of `n` elements, between which there may be gaps.
