@@ -162,8 +162,9 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
     let latency = match (cost.read + cost.reread, cost.matrix) {
         (Traffic { host: 1.., .. }, _) => profile.host_link.latency.value(),
         (_, None) if (cost.read + cost.written).total() > 0 => first_access(cost, cached, profile),
-        // A product reads descriptions of its factors, and then the factors. Its floor contains both if the cache serves them.
-        (_, Some(_)) => 2.0 * (first_access(cost, cached, profile) - first_access(cost, 1.0, profile)),
+        // A product reads descriptions of its factors, and then the factors. Its floor contains both if the cache serves them. Blocks wait for
+        // the slowest of their reads, so that any miss delays them.
+        (_, Some(_)) => 2.0 * (first_access(cost, cached.floor(), profile) - first_access(cost, 1.0, profile)),
         _ => 0.0,
     };
     match launch {
