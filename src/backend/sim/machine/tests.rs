@@ -128,3 +128,25 @@ fn waiting_queues_delay_a_queue_that_has_waited() {
     // a poll of the other.
     assert_eq!(machine.now(), 4 * (1000 + 2 * 100) + 100 + 100 + 1000);
 }
+
+#[test]
+fn heads_that_the_device_does_not_see_are_not_polled() {
+    let ends = |visible: Time| {
+        let mut profile = Profile::named("h200").expect("embedded");
+        profile.queues.dispatch = SourcedFigure(100.0, "test".to_owned());
+        profile.queues.switch = SourcedFigure(0.0, "test".to_owned());
+        let mut machine = SimMachine::new(&profile, &[(0, 0); 2], vec![0], 2, false);
+        let kernel =
+            Action::Run(Task::Kernel { blocks: 1, share: 1, block_time: 1000.0, busy: Busy::default(), floor: 0.0 });
+        let placing = |lane| Placing { lane, queue: Some(lane), priority: 0, stamps_before: 0 };
+        let first = machine.submit(kernel, placing(0), 0, []);
+        let second = machine.submit(kernel, placing(0), 0, [(first, 0)]);
+        machine.submit(kernel, placing(1), visible, [(second, 0)]);
+        while !machine.has_ended(second) {
+            machine.step();
+        }
+        machine.now()
+    };
+    // Kernels of the first queue wait for a poll of the second one if the device sees its head by then: two, one and none.
+    assert_eq!([0, 500, 10_000].map(ends), [2 * (1000 + 100), 2 * 1000 + 100, 2 * 1000]);
+}
