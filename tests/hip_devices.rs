@@ -97,6 +97,7 @@ fn streams_keep_to_parts_where_there_are_masks() {
     );
     assert!(printed.contains("stream b, which requests 2 units, is restricted to units 2 to 3 of 4"), "{printed}");
     assert!(printed.contains("a stream with a mask has no priority on HIP: `high` is left out"), "{printed}");
+    assert!(printed.contains("as a graph: it is measured after the streams"), "{printed}");
     assert!(
         printed.contains("not proven to hold in a graph") && !printed.contains("the runtime does not report it"),
         "{printed}"

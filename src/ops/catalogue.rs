@@ -1,6 +1,9 @@
 //! The list of all operations.
 
-use super::*;
+use super::{
+    Operation, attention, collectives, conv, elementwise, losses, matrix, movement, norms, pool, reductions, routing,
+    scans, scatter, sorting, synthetic,
+};
 
 /// Every operation, in the order of the documentation.
 pub static CATALOGUE: &[&dyn Operation] = &[

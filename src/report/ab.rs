@@ -101,6 +101,14 @@ fn sentence(record: &AbRecord, judged: &AbResult) -> String {
         Verdict::Better => format!("b is better: {what} takes {} of a's time.", share(turns.ratio)),
         Verdict::Worse => format!("b is worse: {what} takes {} of a's time.", share(turns.ratio)),
         Verdict::Same => format!("Same: any difference is smaller than the threshold of {threshold}."),
+        Verdict::CannotTell if !record.unseen_kernels().is_empty() => {
+            let kernels: Vec<String> = record.unseen_kernels().iter().map(|name| format!("`{name}`")).collect();
+            format!(
+                "Cannot tell: the simulator does not read the code of {}, and takes their times from their operands, `bytes` or \
+                 `time`. Compare them on a GPU.",
+                kernels.join(" and ")
+            )
+        }
         Verdict::CannotTell if turns.verdict != Verdict::CannotTell => format!(
             "Cannot tell: each side is one process, and processes of one program differ too; a standard deviation of \
              {} is assumed. `--fresh` runs each block in its own process, and measures it.",

@@ -70,7 +70,7 @@ pub(super) struct Placer<'a> {
     /// End of the memory that one iteration uses.
     end: u64,
     /// Blocks that this iteration does not touch again, by size.
-    free: BTreeMap<u64, Vec<Block>>,
+    free: BTreeMap<u64, Vec<FreeBlock>>,
     /// Remaining accesses of each memory in this iteration; only counted for scratch.
     left: Vec<u32>,
     /// Order of the accesses to each scratch memory in this iteration.
@@ -98,7 +98,7 @@ impl Order {
 
 /// A part of the scratch memory that another memory can reuse.
 #[derive(Debug)]
-struct Block {
+struct FreeBlock {
     /// Offset in bytes in the scratch memory of an iteration.
     offset: u64,
     /// The memory that used the block last.
@@ -182,7 +182,7 @@ impl<'a> Placer<'a> {
 
     /// Takes a free block that is large enough, not too large, and certainly unused by now; `None` if there is none.
     fn take(&mut self, size: u64, lane: u32, clocks: &Clocks) -> Option<u64> {
-        let done = |block: &Block| {
+        let done = |block: &FreeBlock| {
             let mut last = self.last.of(block.memory.0);
             last.all(|(queue, number)| clocks.knows(lane, QueuePosition { queue, number, marker: 0 }))
         };
@@ -213,7 +213,7 @@ impl<'a> Placer<'a> {
             if self.left[memory.index()] == 0 {
                 if self.share {
                     let size = placement.bytes.next_multiple_of(ALIGN);
-                    self.free.entry(size).or_default().push(Block { offset: placement.offset, memory });
+                    self.free.entry(size).or_default().push(FreeBlock { offset: placement.offset, memory });
                 } else {
                     self.last.clear(memory.0);
                 }

@@ -47,6 +47,10 @@ pub fn declared(text: &str) -> Vec<&str> {
             _ if in_block && says(index, &[":"]) && (index == 0 || says(index - 1, &["{", "}", ")"])) => {
                 declared.push("");
             }
+            // A label in quotes is no label, but its uses say so no better.
+            TokenKind::Text if in_block && says(index + 1, &[":"]) => {
+                declared.push(token.text(text, 0).trim_matches('"'));
+            }
             TokenKind::Word => {
                 let word = token.text(text, 0);
                 let is_first = in_block && begins_line(index);

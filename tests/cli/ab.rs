@@ -38,6 +38,28 @@ fn ab(sandbox: &Sandbox, arguments: &[&str]) -> Output {
     sandbox.run(&[&["ab", "chains.aorta"], arguments].concat())
 }
 
+/// The simulator takes the time of a kernel from its operands, so that two versions of one take equally long.
+#[test]
+fn the_simulator_does_not_judge_the_code_of_kernels() {
+    let sandbox = Sandbox::new();
+    let kernel = |name: &str| {
+        format!(
+            "kernel {name}(x: f32[256] -> y: f32[256])(grid: 1, block: 256) \"\"\"extern \"C\" __global__ void {name}(const float* x, float* \
+             y) {{ y[threadIdx.x] = x[threadIdx.x]; }}\"\"\"\n"
+        )
+    };
+    let step = "param second = false\nparam more = false\nbuffer x: f32[256] = 1\nbuffer y: f32[256]\n\
+                step { if second { two(x -> y) } else { one(x -> y) }  if more { map(x + 1 -> y) } }\n";
+    sandbox.write("versions.aorta", &[&kernel("one"), &kernel("two"), step].concat());
+    let ab = |a: &str, b: &str| {
+        sandbox.good(&["ab", "versions.aorta", "--backend", "sim", "--a", a, "--b", b, "--rounds", "8"])
+    };
+    let told = ab("", "--set second=true");
+    assert!(told.contains("Cannot tell: the simulator does not read the code of `one` and `two`"), "{told}");
+    // Other differences have a verdict.
+    assert!(ab("", "--set more=true").contains("b is worse"));
+}
+
 #[test]
 fn sides_are_compared_in_turn_and_apart() {
     let sandbox = sandbox();

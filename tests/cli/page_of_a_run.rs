@@ -93,6 +93,13 @@ fn limited_units_are_no_contention() {
     assert!(amd.contains("bound by the `units` of streams"), "{amd}");
     assert!(amd.contains("m: its stream may use only some compute units: more `units`"), "{amd}");
     assert!(!amd.contains("contention") && amd.contains("\nslow: no value"), "{amd}");
+    // Older records of CUDA had the units that the stream requests.
+    sandbox.good(&["exec", "few.aorta", "--backend", "sim", "--effort", "quick", "--json", "r.json"]);
+    let mut record = sandbox.json("r.json");
+    record["program"]["lanes"][0]["units"] = "8 units".into();
+    sandbox.write("r.json", &record.to_string());
+    let old = sandbox.good(&["report", "r.json", "--top", "1"]);
+    assert!(old.contains("\nm: ") && !old.contains("more `units`"), "{old}");
     // CUDA cannot limit the stream, which is what the note says.
     let nvidia = run(&sandbox, "few.aorta");
     assert!(nvidia.contains("stream little requests 8 units but may use all of them"), "{nvidia}");
@@ -111,6 +118,25 @@ fn pages_and_synthetic_work_have_their_sizes() {
     }
 }
 
+/// Reports name a label inside a call `one.part`, and so do figures.
+#[test]
+fn figures_select_labels_inside_calls() {
+    let sandbox = Sandbox::new();
+    let text = "buffer x: f32[1000]\ndef f(x -> y) { part: map(x + 1 -> y) }\n\
+                step { one: f(x -> x)  for i in 0..2 { two[i]: f(x -> x) } }\n";
+    let metrics = "metric first = flops(one.part)\nmetric second = flops(two[1].part)\nmetric pair = flops(two.part)\n\
+                   metric all = flops(part)\nexpect time(one.part) < 1s\n";
+    sandbox.write("parts.aorta", &format!("{text}{metrics}"));
+    sandbox.good(&["exec", "parts.aorta", "--backend", "sim", "--effort", "quick", "--json", "parts.json"]);
+    let record = sandbox.json("parts.json");
+    let values = record["variants"][0]["metrics"].as_array().expect("a list").iter().map(|metric| &metric["value"]);
+    let values: Vec<f64> = values.map(|value| value.as_f64().expect("a number")).collect();
+    assert_eq!(values, [1.0, 1.0, 2.0, 3.0].map(|calls| calls * values[0]));
+    sandbox.write("parts.aorta", &format!("stream s\n{text}metric bad = time(s.part)\n"));
+    let output = sandbox.run(&["check", "parts.aorta"]);
+    assert!(output.stderr.contains("`s.part` is not a stream, label or phase"), "{}", output.stderr);
+}
+
 /// Notes on options and metrics that say less than they seem to.
 #[test]
 fn what_misleads_has_a_note() {
@@ -122,7 +148,8 @@ fn what_misleads_has_a_note() {
     let told = run(&sandbox, "spans.aorta --cycle 3 --launch both");
     assert!(told.contains("as streams: `share` is above 100 %") && !told.contains("`running` is above"), "{told}");
     assert!(told.contains("`--cycle 3` has no effect"), "{told}");
-    assert!(told.contains("as a graph: it is measured after the streams"), "{told}");
+    // A simulated graph takes as long in a process of its own.
+    assert!(!told.contains("measured after the streams"), "{told}");
     let alone = run(&sandbox, "spans.aorta --launch graph");
-    assert!(!alone.contains("measured after the streams") && !alone.contains("has no effect"), "{alone}");
+    assert!(!alone.contains("has no effect"), "{alone}");
 }

@@ -183,6 +183,9 @@ fn a_folder_has_a_file_for_each_rank() {
             }
         }
     }
+    let output = sandbox.run(&["report", "a.json", "--trace", "x.foo"]);
+    assert_eq!(output.code, Some(2));
+    assert!(output.stderr.contains("end it with `.json`, `.pftrace`, or `/`"), "{}", output.stderr);
     sandbox.good(&["report", "a.json", "--trace", "again/"]);
     assert_eq!(sandbox.read("again/graph/rank1.json"), sandbox.read("traces/graph/rank1.json"));
 }

@@ -108,6 +108,20 @@ fn nobody_knows_which_way_a_share_is_better() {
     assert_eq!(verdict(&told, "draft_share"), Verdict::Worse);
 }
 
+/// Older versions wrote shares without a unit.
+#[test]
+fn shares_of_old_and_new_records_are_compared_in_percent() {
+    let text = |share: f64, text: &str| {
+        let mut value = Fixture::default().value();
+        value["variants"][0]["metrics"][1]["value"] = share.into();
+        value["variants"][0]["metrics"][1]["text"] = text.into();
+        value.to_string()
+    };
+    let told = compared(&[text(0.25, "0.25")], &[text(0.5, "50 %")]);
+    let share = row(&told, "draft_share");
+    assert_eq!((share.base, share.other, share.unit.as_str()), (25.0, 50.0, "%"));
+}
+
 #[test]
 fn thresholds_are_of_all_of_a_family_or_of_one() {
     let sides =

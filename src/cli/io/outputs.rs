@@ -1,6 +1,7 @@
 //! Options for output formats and files, with their checks.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -52,25 +53,33 @@ enum TraceForm {
 }
 
 impl TraceForm {
-    fn of(path: &Path) -> TraceForm {
-        match path {
-            _ if path.as_os_str().as_encoded_bytes().ends_with(b"/") => TraceForm::Folder,
-            _ if path.extension().is_some_and(|end| end == "pftrace") => TraceForm::Packets,
-            _ => TraceForm::Json,
+    /// The form for a path. A path without an ending, such as a pipe, gets JSON.
+    fn of(path: &Path) -> Result<TraceForm, InputError> {
+        if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Ok(TraceForm::Folder);
+        }
+        match path.extension().map(OsStr::as_encoded_bytes) {
+            Some(b"pftrace") => Ok(TraceForm::Packets),
+            Some(b"json" | b"trace") | None => Ok(TraceForm::Json),
+            Some(_) => Err(InputError::Unwritable {
+                name: path.display().to_string(),
+                why: "a trace has no form with this ending".to_owned(),
+                help: Some("end it with `.json`, `.pftrace`, or `/` for a folder of traces".to_owned()),
+            }),
         }
     }
 }
 
 /// Fails if a trace cannot be written to this path.
 fn check_trace(path: &Path) -> Result<(), InputError> {
-    match TraceForm::of(path) {
+    match TraceForm::of(path)? {
         TraceForm::Folder => output::check_folder(path),
         TraceForm::Json | TraceForm::Packets => output::check_file(path),
     }
 }
 
 fn write_trace(path: &Path, record: &RunRecord) -> Result<(), InputError> {
-    match TraceForm::of(path) {
+    match TraceForm::of(path)? {
         TraceForm::Json => output::write_text(path, &chrome_trace(record)),
         TraceForm::Packets => output::write_file(path, &pftrace(record)),
         TraceForm::Folder => kineto(record).into_iter().try_for_each(|(file, text)| {

@@ -1,5 +1,7 @@
 //! The record of an A/B comparison of two sides, and its evaluation. Does no input or output.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Nanos, json};
@@ -159,11 +161,22 @@ impl AbRecord {
         let carried = [AbSide::A, AbSide::B].map(|side| self.carried(side, threshold));
         let between_runs = self.between_runs();
         let verdict = between_runs.map_or(turns.verdict, |deviation| turns.verdict_of_processes(deviation));
+        let is_unseen = verdict == Verdict::Same && !self.unseen_kernels().is_empty();
+        let verdict = if is_unseen { Verdict::CannotTell } else { verdict };
         if let (Some(apart), Some(deviation)) = (&mut apart, between_runs) {
             let rule = (Direction::LowerIsBetter, threshold);
             (_, apart.verdict) = effect::allow_for_runs(apart.ratio, apart.interval, deviation, rule);
         }
         Some(AbResult { verdict, turns, between_runs, apart, agree, carried, work: is_by_work.then_some((unit, work)) })
+    }
+
+    /// Names of the kernels in which the sides differ, if a simulator, which does not read their code, gave the times of both; empty
+    /// otherwise.
+    pub fn unseen_kernels(&self) -> BTreeSet<&str> {
+        let [a, b] = [&self.a.run, &self.b.run];
+        let differ = a.program.kernels != b.program.kernels || a.workload.sha256 != b.workload.sha256;
+        let kernels = a.program.kernels.union(&b.program.kernels);
+        kernels.filter(|_| differ && a.simulated && b.simulated).map(String::as_str).collect()
     }
 
     /// Assumed standard deviation between processes of the same program. `None` if several processes measured it, or if

@@ -31,9 +31,11 @@ const TOGETHER: f64 = 0.7;
 /// Share of an iteration above which a part is too long to hide behind the rest.
 const NEARLY_ALL: f64 = 0.9;
 
-/// Remedies for traffic over a link: if the rest of the iteration can hide it, if nothing can, and if the link waits for most of the
-/// time, so that each piece would add to it.
+/// Remedies for traffic over a link: if the rest of the iteration can hide it, if only traffic in the other direction can, if nothing
+/// can, and if the link waits for most of the time, so that each piece would add to it.
 const EARLIER: &str = "start it earlier, in pieces, on a separate stream, during computation that needs other data";
+const BOTH_DIRECTIONS: &str = "copies in both directions follow one another, and the link carries both at once: give each direction a \
+                               stream of its own, in pieces if one needs the data of the other";
 const LESS: &str =
     "move fewer bytes over the link: the traffic takes nearly the whole iteration, so nothing can hide it";
 const FEWER_CALLS: &str = "at the link's peak its bytes take less than half of its time, and pieces would take longer: fewer and larger \
@@ -95,8 +97,9 @@ const FEW_UNITS: &str = "its stream may use only some compute units: more `units
 pub fn lane_remedy(lane: &LaneRecord, launch: &str) -> Option<&'static str> {
     match (lane.threads, &lane.units) {
         (Some(_), _) => Some(ON_CPU),
-        // A graph's operations may use all units.
-        (None, Some(_)) if launch == LaunchMode::Stream.name() => Some(FEW_UNITS),
+        // A graph's operations may use all units, and so may those of a device without queues for each priority. Old records have
+        // `units` there too.
+        (None, Some(_)) if lane.queues_by_priority && launch == LaunchMode::Stream.name() => Some(FEW_UNITS),
         _ => None,
     }
 }
@@ -194,7 +197,8 @@ pub fn verdict(
         }
     }
     if share > NEARLY_ALL && help == EARLIER {
-        help = LESS.to_owned();
+        let over = |link| analysis.bounds.iter().any(|bound| bound.resource.as_deref() == Some(link));
+        help = if over("h2d") && over("d2h") { BOTH_DIRECTIONS } else { LESS }.to_owned();
     }
     if share < LITTLE {
         name = "balanced, no part is large".to_owned();

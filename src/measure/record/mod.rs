@@ -7,6 +7,7 @@ pub mod rate;
 pub(super) mod slots;
 pub(super) mod times;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use indexmap::IndexMap;
@@ -198,6 +199,9 @@ pub struct ProgramRecord {
     pub waits: usize,
     pub events: u32,
     pub memory: MemoryRecord,
+    /// Names of the file's kernels that the first rank calls, sorted. Empty in records of older versions.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub kernels: BTreeSet<String>,
     /// Changes of the first rank's text that would save operations, that with the largest gain first. Empty in records of
     /// older versions, and for a backend without a device profile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

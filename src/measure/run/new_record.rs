@@ -4,6 +4,7 @@ use crate::compile::Compiled;
 use crate::config::{Effort, EffortPlan, Settings as RunSettings};
 use crate::exec::Backend;
 use crate::model;
+use crate::ops::user_kernel;
 use crate::plan::RankPlan;
 use crate::schedule::{Schedule, Topology};
 
@@ -105,6 +106,7 @@ impl ProgramRecord {
             waits: schedule.waits(),
             events: schedule.events,
             memory: MemoryRecord::of(program, schedule),
+            kernels: program.specs.iter().filter_map(user_kernel).map(|kernel| kernel.name.to_string()).collect(),
             ..ProgramRecord::default()
         }
     }

@@ -40,7 +40,7 @@ const HELD_UP: f64 = 1.02;
 const GRAPHS_DO_NOT_OVERLAP: &str =
     "a graph begins after the previous one has completed, so `sync: end` has no effect on it: the time is a latency";
 
-/// Note about a graph of several streams that is measured in the process that has measured the streams.
+/// Note about a GPU's graph of several streams that is measured in the process that has measured the streams.
 const AFTER_STREAMS: &str = "it is measured after the streams, in the same process, where a graph of several streams can be slower: \
                              `--launch graph` has its own time";
 
@@ -138,7 +138,8 @@ pub fn record(
         notes.push(GRAPHS_DO_NOT_OVERLAP.to_owned());
     }
     let has_several_lanes = |rank: &RankSchedule| rank.schedule.period.iter().any(|step| step.used.len() > 1);
-    let after_streams = *mode == LaunchMode::Graph && request.modes.contains(&LaunchMode::Stream);
+    let is_gpu = request.backend.device().index.is_some();
+    let after_streams = is_gpu && *mode == LaunchMode::Graph && request.modes.contains(&LaunchMode::Stream);
     if after_streams && request.ranks.iter().any(has_several_lanes) {
         notes.push(AFTER_STREAMS.to_owned());
     }

@@ -76,6 +76,18 @@ pub enum ModelWarning {
         at: SourceSpan,
     },
 
+    #[error("`depth` has no effect without `sync: end`")]
+    #[diagnostic(
+        code(aorta::model::unused_depth),
+        severity(Warning),
+        help("write `step(sync: end, depth: {depth})` to let iterations overlap, or remove it")
+    )]
+    UnusedDepth {
+        depth: String,
+        #[label("an iteration begins after the previous one has ended")]
+        at: SourceSpan,
+    },
+
     #[error("the result of `{name}` is never read")]
     #[diagnostic(code(aorta::model::unread_result), severity(Warning), help("{help}"))]
     UnreadResult {
@@ -126,6 +138,7 @@ pub fn lint(ast: &Ast, program: &Program) -> Vec<ModelWarning> {
     let mut warnings = Vec::new();
     hidden::operations(ast, &mut warnings);
     unused::names(ast, program, &mut warnings);
+    unused::depth(ast, program, &mut warnings);
     ranges::backwards(ast, &mut warnings);
     // Something unused on this rank may be used on another one.
     if !(program.by_rank && program.world > 1) {

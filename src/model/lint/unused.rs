@@ -1,12 +1,12 @@
-//! Unused declarations, and streams without operations.
+//! Unused declarations and options, and streams without operations.
 
 use rustc_hash::FxHashSet;
 
 use crate::base::Symbol;
 use crate::model::names::declared::{is_of_module, names_module};
-use crate::model::program::Program;
+use crate::model::program::{Program, Sync};
 use crate::syntax::ast::*;
-use crate::syntax::walk;
+use crate::syntax::{walk, written};
 
 use super::ModelWarning;
 
@@ -50,6 +50,24 @@ pub(super) fn names(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarnin
             StmtKind::Buffer(buffer) => buffer.families.iter().for_each(|family| check("buffer", family.name)),
             _ => {}
         });
+    }
+}
+
+/// Finds a `depth` of a step whose iterations do not overlap.
+pub(super) fn depth(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarning>) {
+    let steps = ast.decls.iter().filter_map(|decl| match &decl.kind {
+        DeclKind::Step { options, .. } => Some(options),
+        _ => None,
+    });
+    for options in steps.filter(|_| program.step.sync == Sync::Iteration) {
+        let option = |name| options.iter().find(|option| ast.names.name(option.key.symbol) == name);
+        // A `sync` that a parameter decides may overlap iterations of other runs.
+        if let (Some(depth), None) = (option("depth"), option("sync")) {
+            warnings.push(ModelWarning::UnusedDepth {
+                depth: written(&depth.value, &ast.names),
+                at: depth.value.span.into(),
+            });
+        }
     }
 }
 

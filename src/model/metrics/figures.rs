@@ -283,8 +283,9 @@ impl<'a> Analyzer<'a> {
         if let Some((set, kind, at)) = self.mentioned_set(expr) {
             // A member of a label is one of its outputs: `r.values`.
             let is_output = kind == "a label" && written(expr, &self.names).contains(&format!("{set}."));
-            let help = match is_output {
-                true => "no figure has the elements of a tensor: `aorta exec --outputs FOLDER` stores those of buffers"
+            let help = match is_output || kind == "a tensor" {
+                true => "no figure has the elements of a tensor: figures and parameters can be compared; `aorta exec --verify` \
+                         checks what operations write, and `--outputs FOLDER` stores buffers"
                     .to_owned(),
                 false => {
                     format!("`{set}` is {kind}: write a figure of it, such as `time({set})` or `bandwidth({set})`")
@@ -361,7 +362,7 @@ impl<'a> Analyzer<'a> {
         differs
     }
 
-    /// The first stream, label or phase that an expression names without a metric: its text, its kind, and its
+    /// The first stream, tensor, label or phase that an expression names without a metric: its text, its kind, and its
     /// location. `None` if it names none.
     fn mentioned_set(&self, expr: &Expr) -> Option<(String, &'static str, SrcSpan)> {
         let mut found = None;
@@ -372,6 +373,7 @@ impl<'a> Analyzer<'a> {
             };
             let kind = name.and_then(|name| match self.scopes.get(name) {
                 Some(Value::Stream { .. }) => Some("a stream"),
+                Some(Value::Tensor { .. }) => Some("a tensor"),
                 Some(_) => None,
                 None if self.sets.0.contains_key(&name) => Some("a label"),
                 None if self.sets.1.contains_key(&name) => Some("a phase"),

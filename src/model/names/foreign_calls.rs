@@ -229,8 +229,8 @@ const HELPS: &[(&[&str], &str)] = &[
 const PREFIXES: [&str; 5] = ["cuda", "hip", "nccl", "rccl", "cublas"];
 const SUFFIXES: [&str; 3] = ["async", "intotensor", "tensor"];
 
-/// A name without underscores, capitals, and prefixes of its origin: `cudaMemcpyAsync` becomes `memcpy`.
-pub(super) fn plain_name(name: &str) -> String {
+/// A name without underscores, capitals, and the prefixes and suffixes of its origin: `cudaMemcpyAsync` becomes `memcpy`.
+pub(super) fn without_origin(name: &str) -> String {
     let lower: String = name.chars().filter(|c| *c != '_').map(|c| c.to_ascii_lowercase()).collect();
     let without = PREFIXES.iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower);
     let without = SUFFIXES.iter().find_map(|suffix| without.strip_suffix(suffix)).unwrap_or(without);
@@ -244,7 +244,7 @@ pub(in crate::model) fn is_of_library(name: &str) -> bool {
 
 /// The operation that other tools call `name`; `None` if no known tool has it.
 pub fn operation_elsewhere(name: &str) -> Option<&'static str> {
-    let plain = plain_name(name);
+    let plain = without_origin(name);
     if Unary::from_name(&plain).is_some() {
         return Some("map");
     }
@@ -256,7 +256,7 @@ pub fn operation_elsewhere(name: &str) -> Option<&'static str> {
 /// Help for a call of an operation that other tools call `name`; `None` if no known tool has it. `receiver` is the tensor of a
 /// method call, `x` in `x.add_(1)`.
 pub(in crate::model) fn help(name: &str, receiver: Option<&str>, call: &Call, names: &Interner) -> Option<String> {
-    let plain = plain_name(name);
+    let plain = without_origin(name);
     if let Some(function) = Unary::from_name(&plain) {
         return Some(filled(&format!("here that is `map({}($1)$>)`", function.name()), name, receiver, call, names));
     }

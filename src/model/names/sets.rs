@@ -27,15 +27,16 @@ pub enum SetPart {
         first: u32,
         count: u32,
     },
-    /// A label, or a member of a family of labels.
-    Label {
-        name: Symbol,
-        index: Option<Box<[i64]>>,
-    },
-    Phase {
-        name: Symbol,
-        index: Option<Box<[i64]>>,
-    },
+    /// A label after the labels that enclose it, the outermost first: `f[0].attended`.
+    Label(Vec<Member>),
+    Phase(Member),
+}
+
+/// A label or a phase, or a member of a family of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    name: Symbol,
+    index: Option<Box<[i64]>>,
 }
 
 /// Maximum number of members that a help lists.
@@ -46,73 +47,89 @@ impl OpSet {
     pub fn contains(&self, program: &Program, op: &Op) -> bool {
         self.parts.iter().any(|part| match part {
             SetPart::Streams { first, count } => (*first..first + count).contains(&op.stream.0),
-            SetPart::Label { name, index } => has_name(&program.labels, op.label.index(), *name, index.as_deref()),
-            SetPart::Phase { name, index } => has_name(&program.phases, op.phase.index(), *name, index.as_deref()),
+            SetPart::Label(path) => is_within(&program.labels, op.label.index(), path),
+            SetPart::Phase(phase) => is_within(&program.phases, op.phase.index(), std::slice::from_ref(phase)),
         })
     }
 }
 
-/// True if a label, or an enclosing one, has that name and index.
-fn has_name(labels: &[Label], mut at: usize, name: Symbol, index: Option<&[i64]>) -> bool {
-    while let Some(own) = labels[at].name {
-        if own == name && index.is_none_or(|index| *index == *labels[at].index) {
+/// True if a label, or an enclosing one, is the last member of the path, and labels around it are the others.
+fn is_within(labels: &[Label], mut at: usize, path: &[Member]) -> bool {
+    let Some((last, outer)) = path.split_last() else { return true };
+    while let Some(name) = labels[at].name {
+        let Label { index, parent, .. } = &labels[at];
+        let is_last = name == last.name && last.index.as_ref().is_none_or(|of| **of == **index);
+        at = parent.index();
+        if is_last && is_within(labels, at, outer) {
             return true;
         }
-        at = labels[at].parent.index();
     }
     false
+}
+
+/// The names in `f[0].attended`, each with its indices; `None` for another expression.
+fn path(expr: &Expr) -> Option<Vec<(Symbol, Option<&[Expr]>)>> {
+    match &expr.kind {
+        ExprKind::Name(symbol) => Some(vec![(*symbol, None)]),
+        ExprKind::Field { base, name } => {
+            let mut path = path(base)?;
+            path.push((name.symbol, None));
+            Some(path)
+        }
+        ExprKind::Index { base, items } => {
+            let mut path = path(base)?;
+            let (_, index) = path.last_mut().filter(|(_, index)| index.is_none())?;
+            *index = Some(items);
+            Some(path)
+        }
+        _ => None,
+    }
 }
 
 impl Analyzer<'_> {
     /// Evaluates a set of streams, families, labels and phases. `None` after an error, which has been reported.
     pub(in crate::model) fn set(&mut self, args: &[Expr]) -> Option<OpSet> {
-        let mut parts = Vec::new();
-        let mut texts = Vec::new();
-        let mut good = true;
-        for arg in args {
-            let (name, index) = match &arg.kind {
-                ExprKind::Name(symbol) => (Some(*symbol), None),
-                ExprKind::Index { base, items } => {
-                    let index: Option<Vec<i64>> = items.iter().map(|item| self.eval_whole(item)).collect();
-                    (base.as_name(), Some(index?))
+        let parts: Vec<Option<(SetPart, String)>> = args.iter().map(|arg| self.named_part(arg)).collect();
+        let (parts, texts): (Vec<SetPart>, Vec<String>) =
+            parts.into_iter().collect::<Option<Vec<_>>>()?.into_iter().unzip();
+        Some(OpSet { parts, text: texts.join(", ") })
+    }
+
+    /// Evaluates a part of a set, and returns it with its text.
+    fn named_part(&mut self, arg: &Expr) -> Option<(SetPart, String)> {
+        let Some(path) = path(arg) else {
+            let (name, help) = match &arg.kind {
+                ExprKind::Text(text) => (text.clone(), format!("write the name without quotes: `{text}`")),
+                ExprKind::List(_) => {
+                    let list = written(arg, &self.names);
+                    let bare = list.trim_start_matches('[').trim_end_matches(']').to_owned();
+                    (list, format!("write the names without brackets: `{bare}`"))
                 }
-                _ => (None, None),
+                _ => (written(arg, &self.names), "write a name, or a member: `time(f)`, `time(f[0])`".to_owned()),
             };
-            let Some(name) = name else {
-                let (name, help) = match &arg.kind {
-                    ExprKind::Text(text) => (text.clone(), format!("write the name without quotes: `{text}`")),
-                    ExprKind::List(_) => {
-                        let list = written(arg, &self.names);
-                        let bare = list.trim_start_matches('[').trim_end_matches(']').to_owned();
-                        (list, format!("write the names without brackets: `{bare}`"))
-                    }
-                    ExprKind::Field { name, .. } => {
-                        let inner = self.names.name(name.symbol);
-                        let help = format!(
-                            "a label inside a definition is selected by its own name, in all calls together: `{inner}`; one \
-                             call by its label"
-                        );
-                        (written(arg, &self.names), help)
-                    }
-                    _ => (written(arg, &self.names), "write a name, or a member: `time(f)`, `time(f[0])`".to_owned()),
-                };
-                let help = Some(help);
-                self.error(ModelError::UnknownSet { name, at: arg.span.into(), help });
-                good = false;
-                continue;
+            return self.fail(ModelError::UnknownSet { name, at: arg.span.into(), help: Some(help) });
+        };
+        let mut whole: Option<SetPart> = None;
+        let mut names = Vec::new();
+        for (name, items) in path {
+            let index = match items {
+                Some(items) => Some(items.iter().map(|item| self.eval_whole(item)).collect::<Option<Vec<i64>>>()?),
+                None => None,
             };
-            let mut text = self.names.name(name).to_owned();
-            if let Some(index) = &index {
-                let items: Vec<String> = index.iter().map(i64::to_string).collect();
-                text += &format!("[{}]", items.join(", "));
-            }
-            match self.set_part(name, index, arg) {
-                Some(part) => parts.push(part),
-                None => good = false,
-            }
-            texts.push(text);
+            let index_text = index.as_ref().map(|index| format!("{index:?}")).unwrap_or_default();
+            names.push(format!("{}{index_text}", self.names.name(name)));
+            let part = self.set_part(name, index, arg)?;
+            whole = Some(match (whole, part) {
+                (None, part) => part,
+                (Some(SetPart::Label(outer)), SetPart::Label(inner)) => SetPart::Label([outer, inner].concat()),
+                _ => {
+                    let name = written(arg, &self.names);
+                    let help = Some("before the point is the label of a call: `f.g` is `g` inside `f`".to_owned());
+                    return self.fail(ModelError::UnknownSet { name, at: arg.span.into(), help });
+                }
+            });
         }
-        good.then(|| OpSet { parts, text: texts.join(", ") })
+        Some((whole?, names.join(".")))
     }
 
     fn set_part(&mut self, name: Symbol, index: Option<Vec<i64>>, arg: &Expr) -> Option<SetPart> {
@@ -147,11 +164,8 @@ impl Analyzer<'_> {
             if let Some(index) = &index {
                 self.check_member(name, is_label, index, arg)?;
             }
-            let index = index.map(Vec::into_boxed_slice);
-            return Some(match is_label {
-                true => SetPart::Label { name, index },
-                false => SetPart::Phase { name, index },
-            });
+            let member = Member { name, index: index.map(Vec::into_boxed_slice) };
+            return Some(if is_label { SetPart::Label(vec![member]) } else { SetPart::Phase(member) });
         }
         if !self.has_room_for_errors() {
             return None;

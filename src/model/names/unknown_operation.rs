@@ -35,7 +35,7 @@ pub(in crate::model) fn unknown_operation(
 ) -> ModelError {
     let parts: Vec<&str> = call.callee.iter().map(|part| names.name(part.symbol)).collect();
     let last = parts.last().copied().unwrap_or_default();
-    let plain = foreign_calls::plain_name(last);
+    let plain = foreign_calls::without_origin(last);
     let value = (receiver == Receiver::Value).then(|| parts[0]);
     let known = ops::CATALOGUE.iter().map(|operation| operation.name()).chain(MARKERS).chain([GRADIENT]);
     let all = known.chain(defs.iter().copied());

@@ -136,8 +136,8 @@ fn norm_with(rule: &mut Backward, parts: &NormParts, known: Option<Statistics>) 
     };
     let is_known = known.is_some();
     let (is_done, statistics) = match (in_rows, known) {
-        (Some(None), _) => return Ok(()),
-        (Some(Some(statistics)), _) => (true, statistics),
+        (Some(SetInRows::All), _) => return Ok(()),
+        (Some(SetInRows::Input(statistics)), _) => (true, statistics),
         (None, Some(known)) => (false, known),
         (None, None) => (false, statistics(rule, x, (axes, *centred))),
     };
@@ -197,16 +197,23 @@ fn statistics(rule: &mut Backward, x: TensorId, (axes, is_centred): (&[usize], b
     Statistics { mean, variance }
 }
 
+/// The gradients that an operation on the rows of a norm has set.
+enum SetInRows {
+    All,
+    /// That of the input. Those of the parameters need the norm's statistics.
+    Input(Statistics),
+}
+
 /// Sets the gradient of the input of a norm along the last dimensions by one operation that reads each row once. Sets those of the
-/// parameters too, from the row's sums, if all elements of a row have the same weight; otherwise returns the norm's statistics. `None` if
-/// blocks with a row each would not keep the device busy, or for other dimensions.
+/// parameters too, from the row's sums, if all elements of a row have the same weight. `None` if blocks with a row each would not keep
+/// the device busy, or for other dimensions.
 fn norm_in_rows(
     rule: &mut Backward,
     parts: &NormParts,
     ([x, gradient], weight, through): ([TensorId; 2], Option<TensorId>, Option<TensorId>),
     others: &[usize],
     eps: f64,
-) -> Option<Option<Statistics>> {
+) -> Option<SetInRows> {
     let NormParts { dims, axes, weight: of_weight, centred, adds } = parts;
     let lead = dims.len() - axes.len();
     if !axes.iter().copied().eq(lead..dims.len()) {
@@ -265,10 +272,13 @@ fn norm_in_rows(
     let kept: Dims = (0..dims.len()).map(|axis| if axis < lead { dims[axis] } else { 1 }).collect();
     let of_rows: Vec<TensorId> = found[1..].iter().map(|&value| rule.tape.reshape(value, kept)).collect();
     (0..first).for_each(|input| rule.set(input, found[0]));
-    if is_alike && (rule.wants(first) || rule.wants(first + 1)) {
+    if !is_alike {
+        return Some(SetInRows::Input(Statistics { variance: of_rows[0], mean: of_rows.get(1).copied() }));
+    }
+    if rule.wants(first) || rule.wants(first + 1) {
         set_parameters(rule, first, &of_rows, &outer);
     }
-    Some((!is_alike).then(|| Statistics { variance: of_rows[0], mean: of_rows.get(1).copied() }))
+    Some(SetInRows::All)
 }
 
 /// Sets the gradients of the weight and the bias of a norm, which are inputs `first` and the next one: the sums of these tensors along

@@ -22,7 +22,7 @@ pub fn added_memory(program: &Program, schedule: &Schedule, profile: &Profile) -
     let after = place(&fused, &plan, Topology::of(profile), &options).bytes(Space::Device);
     let before = schedule.bytes(Space::Device);
     let grows = after as f64 > (1.0 + GROWTH) * before as f64;
-    grows.then(|| format!("; device memory grows from {} to {}", Bytes(before), Bytes(after)))
+    grows.then(|| format!("; with all that it merges, device memory grows from {} to {}", Bytes(before), Bytes(after)))
 }
 
 /// Finds the chains that fusion merges in this slot.

@@ -201,6 +201,7 @@ fn equals(place: &FailurePoint) -> Option<String> {
                         "write `{lead}: {call}` to give a result a name, `{inside} -> {lead})` to write to a buffer"
                     )
                 }
+                _ if is_increment(call, lead) => counted(call, lead),
                 _ => format!(
                     "write `map(x + 1 -> {lead})` to write to a buffer; a number never changes: give the new one a name of \
                      its own, `let m = n + 1`"
@@ -210,6 +211,20 @@ fn equals(place: &FailurePoint) -> Option<String> {
         _ if place.expects("==") => help("values are compared by `==`"),
         _ => None,
     }
+}
+
+/// True for `i + 1` and `i - 1`, where `name` is `i`.
+fn is_increment(sum: &str, name: &str) -> bool {
+    let step = sum.strip_prefix(name).map(str::trim_start).and_then(|rest| rest.strip_prefix(['+', '-']));
+    step.is_some_and(|step| step.trim_start().parse::<u64>().is_ok())
+}
+
+/// Help for a number that a statement increases.
+fn counted(sum: &str, name: &str) -> String {
+    format!(
+        "a number never changes: a loop counts, `for {name} in 0..n {{ … }}`, and `let m = {sum}` names another number; \
+         `map({sum} -> {name})` changes a buffer"
+    )
 }
 
 fn colon(place: &FailurePoint) -> Option<String> {
@@ -286,11 +301,14 @@ fn operator(place: &FailurePoint) -> Option<String> {
             let name = place.word_before();
             let value = rest[2..].trim();
             let value = if value.is_empty() || value.contains('\n') { "1" } else { value };
-            Some(format!(
-                "an operation writes to memory: `map({name} {0} {value} -> {name})`; a number never changes: give the new \
-                 one a name of its own, `let m = {name} {0} {value}`",
-                &rest[..1]
-            ))
+            let sum = format!("{name} {} {value}", &rest[..1]);
+            Some(match is_increment(&sum, name) {
+                true => counted(&sum, name),
+                false => format!(
+                    "an operation writes to memory: `map({sum} -> {name})`; a number never changes: give the new one a name of \
+                     its own, `let m = {sum}`"
+                ),
+            })
         }
         '+' if place.expects_value() => help("remove it: a number has no sign `+`"),
         _ => None,

@@ -256,6 +256,13 @@ fn numbered_label(text: &str) -> Option<String> {
     text[word.len()..].trim_start().starts_with([':', '[']).then(|| numbered_name(word)).flatten()
 }
 
+/// Help for a label in quotes; `None` for other text.
+fn quoted_label(text: &str) -> Option<String> {
+    let (name, rest) = text.strip_prefix('"')?.split_once('"')?;
+    let is_label = !name.is_empty() && leading_word(name) == name && rest.trim_start().starts_with(':');
+    is_label.then(|| format!("a label has no quotes: `{name}: …`"))
+}
+
 fn ends_with_word(text: &str, word: &str) -> bool {
     text.strip_suffix(word).is_some_and(|before| !before.ends_with(is_word))
 }
@@ -318,7 +325,7 @@ fn helped(mut error: SyntaxError, at: usize, text: &str) -> SyntaxError {
                     "declarations have no braces around them: `param n = 4`, `stream s`, `step { … }`".to_owned()
                 }
                 _ if text[at..].starts_with("--") || text[at..].starts_with('%') => COMMENT.to_owned(),
-                _ => numbered_label(&text[at..]).unwrap_or_else(|| {
+                _ => numbered_label(&text[at..]).or_else(|| quoted_label(&text[at..])).unwrap_or_else(|| {
                     format!("remove what begins with {found}, or look for what is missing before it")
                 }),
             });

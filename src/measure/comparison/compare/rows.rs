@@ -12,6 +12,9 @@ use super::matching::{self, MatchedCase};
 use super::point::{ComparedMetric, ComparedRun, MetricValues, OF_ONE_SLOT};
 use super::{CaseComparison, CompareOptions, MetricRow, doubts, is_of, operations};
 
+/// The unit of shares.
+const PERCENT: &str = "%";
+
 /// Relative rounding error up to which products count as constant.
 const ROUNDING: f64 = 1e-9;
 
@@ -37,8 +40,7 @@ impl Thresholds {
 }
 
 /// The values of a metric in the runs of one side.
-struct SideMetric<'a> {
-    unit: &'a str,
+struct SideMetric {
     better: Option<Direction>,
     values: Vec<MetricValues>,
 }
@@ -90,23 +92,32 @@ fn names_of<'a>(case: &'a MatchedCase) -> Vec<&'a str> {
     case.base.first().map_or_else(Vec::new, names)
 }
 
-/// Says that a metric is not compared, since its runs have it in different units; `None` if they do not.
-fn other_units(case: &MatchedCase, name: &str) -> Option<String> {
+/// The units in which runs have a metric.
+fn units<'a>(case: &'a MatchedCase, name: &str) -> IndexSet<&'a str> {
     let pace = case.pace();
     let figures = case.points().filter_map(|run| run.figures(pace).iter().find(|figure| figure.name == name));
-    let units: IndexSet<&str> = figures.map(|figure| figure.unit.as_str()).collect();
-    let named = |unit: &&str| if unit.is_empty() { "no unit".to_owned() } else { format!("`{unit}`") };
-    let units: Vec<String> = units.iter().map(named).collect();
+    let mut units: IndexSet<&str> = figures.map(|figure| figure.unit.as_str()).collect();
+    // Records of older versions have shares without a unit.
+    if units.contains(PERCENT) {
+        units.shift_remove("");
+    }
+    units
+}
+
+/// Says that a metric is not compared, since its runs have it in different units; `None` if they do not.
+fn other_units(case: &MatchedCase, name: &str) -> Option<String> {
+    let named = |unit: &str| if unit.is_empty() { "no unit".to_owned() } else { format!("`{unit}`") };
+    let units: Vec<String> = units(case, name).into_iter().map(named).collect();
     (units.len() > 1).then(|| format!("`{name}` is not compared, since its unit differs: {}", units.join(" and ")))
 }
 
 /// Compares a metric; `None` unless every run of both sides has it, in the same unit.
 fn row(case: &MatchedCase, name: &str, options: &CompareOptions) -> Option<MetricRow> {
     let pace = case.pace();
-    let (mut base, mut other) = (metric(&case.base, name, pace)?, metric(&case.other, name, pace)?);
-    if base.unit != other.unit {
-        return None;
-    }
+    let units = units(case, name);
+    let unit = *units.first().filter(|_| units.len() == 1)?;
+    let metric = |runs| metric(runs, name, pace, unit);
+    let (mut base, mut other) = (metric(&case.base)?, metric(&case.other)?);
     follow_time(case, &mut base.values, &mut other.values);
     let threshold = options.thresholds.get(name);
     let better = options.better.get(name).copied().or(base.better).or(other.better);
@@ -119,7 +130,7 @@ fn row(case: &MatchedCase, name: &str, options: &CompareOptions) -> Option<Metri
     let (verdict, why) = judge(name, effect.as_ref(), [of_base, of_other], better, case.is_simulated());
     Some(MetricRow {
         metric: name.to_owned(),
-        unit: base.unit.to_owned(),
+        unit: unit.to_owned(),
         better,
         base: of_base,
         other: of_other,
@@ -130,17 +141,16 @@ fn row(case: &MatchedCase, name: &str, options: &CompareOptions) -> Option<Metri
     })
 }
 
-fn metric<'a>(runs: &[&'a ComparedRun], name: &str, pace: Pace) -> Option<SideMetric<'a>> {
+/// A metric of one side in a unit; `None` unless all runs have it.
+fn metric(runs: &[&ComparedRun], name: &str, pace: Pace, unit: &str) -> Option<SideMetric> {
     let figures: Option<Vec<&ComparedMetric>> =
         runs.iter().map(|run| run.figures(pace).iter().find(|figure| figure.name == name)).collect();
     let figures = figures?;
-    let ComparedMetric { unit, better, .. } = figures.first()?;
-    let same = figures.iter().all(|figure| figure.unit == *unit);
-    same.then(|| SideMetric {
-        unit,
-        better: *better,
-        values: figures.iter().map(|figure| figure.value.clone()).collect(),
-    })
+    let value = |figure: &&ComparedMetric| match &figure.value {
+        MetricValues::Single(share) if unit == PERCENT && figure.unit != unit => MetricValues::Single(100.0 * share),
+        value => value.clone(),
+    };
+    Some(SideMetric { better: figures.first()?.better, values: figures.iter().map(value).collect() })
 }
 
 /// Gives a metric the samples of the time if it is proportional to the median time or to its reciprocal, with the same

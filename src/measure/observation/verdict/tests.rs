@@ -11,6 +11,11 @@ fn analysis(split: TimeSplitRecord, categories: &[CategoryRecord]) -> AnalysisRe
     AnalysisRecord { split, categories: categories.to_vec(), ..AnalysisRecord::default() }
 }
 
+/// The verdict and the help for the only rank.
+fn told(analysis: &AnalysisRecord) -> (String, String) {
+    verdict(analysis, 0, None, &[], &[], Nanos(0))
+}
+
 fn half_busy() -> TimeSplitRecord {
     TimeSplitRecord {
         time_ns: Nanos(1000),
@@ -24,8 +29,7 @@ fn half_busy() -> TimeSplitRecord {
 #[test]
 fn the_largest_part_of_the_chain_decides() {
     let said = |categories: &[CategoryRecord], tail| {
-        let analysis = AnalysisRecord { tail_ns: Some(Nanos(tail)), ..analysis(half_busy(), categories) };
-        verdict(&analysis, 0, None, &[], &[], Nanos(0)).0
+        told(&AnalysisRecord { tail_ns: Some(Nanos(tail)), ..analysis(half_busy(), categories) }).0
     };
     assert_eq!(
         said(&[category("matrix", 600), category("copy", 100)], 0),
@@ -34,18 +38,12 @@ fn the_largest_part_of_the_chain_decides() {
     assert!(said(&[category("copy", 400), category("matrix", 300)], 0).starts_with("bound by copies"));
     assert!(said(&[category("collective", 700)], 0).starts_with("bound by exposed communication"));
     assert!(said(&[category("matrix", 150)], 0).contains("large: 20 % of the critical chain is the time between"));
-    assert!(
-        said(&[category("matrix", 700)], 300)
-            .ends_with("; only one stream has work during the last 30 % of the iteration (a tail)")
-    );
+    let tail = said(&[category("matrix", 700)], 300);
+    assert!(tail.ends_with("; only one stream has work during the last 30 % of the iteration (a tail)"));
     let host = TimeSplitRecord { time_ns: Nanos(100), launch_ns: Nanos(80), ..TimeSplitRecord::default() };
-    let host = analysis(host, &[category("copy", 20)]);
-    assert!(
-        verdict(&host, 0, None, &[], &[], Nanos(0))
-            .0
-            .starts_with("host-bound: 80 % of the critical chain is waiting for the host")
-    );
-    assert_eq!(verdict(&analysis(TimeSplitRecord::default(), &[]), 0, None, &[], &[], Nanos(0)).0, "nothing ran");
+    let (host, _) = told(&analysis(host, &[category("copy", 20)]));
+    assert!(host.starts_with("host-bound: 80 % of the critical chain is waiting for the host"));
+    assert_eq!(told(&analysis(TimeSplitRecord::default(), &[])).0, "nothing ran");
 }
 
 /// In the sum of the split, `stretch` is as much a part as the operations of a category.
@@ -60,15 +58,7 @@ fn stretch_is_a_part_of_its_own() {
             ..TimeSplitRecord::default()
         };
         let stretched = |name, chain, added| CategoryRecord { stretch_ns: Some(Nanos(added)), ..category(name, chain) };
-        verdict(
-            &analysis(split, &[stretched("movement", time, stretch), stretched("matrix", 900 - time, 0)]),
-            0,
-            None,
-            &[],
-            &[],
-            Nanos(0),
-        )
-        .0
+        told(&analysis(split, &[stretched("movement", time, stretch), stretched("matrix", 900 - time, 0)])).0
     };
     assert_eq!(
         said(700, 500),
@@ -129,25 +119,13 @@ fn gaps_during_which_other_streams_work_are_told_from_idle_ones() {
             ..TimeSplitRecord::default()
         };
         let totals = TotalsRecord { busy_ns: Nanos(1000 * busy), ..TotalsRecord::default() };
-        verdict(
-            &AnalysisRecord { totals: Some(totals), ..analysis(split, &[category("matrix", 400_000)]) },
-            0,
-            None,
-            &[],
-            &[],
-            Nanos(0),
-        )
-        .0
+        told(&AnalysisRecord { totals: Some(totals), ..analysis(split, &[category("matrix", 400_000)]) }).0
     };
-    assert!(
-        said(950, 100)
-            .starts_with("bound by operations of other streams: 55 % of the critical chain is the time between")
-    );
-    assert!(
-        said(700, 100).starts_with("bound by gaps between operations: "),
-        "less than half of the gaps is known to be busy"
-    );
-    assert!(said(950, 500).starts_with("bound by gaps between operations: "), "1.1 µs is an ordinary gap");
+    let others = "bound by operations of other streams: 55 % of the critical chain is the time between";
+    let gaps = "bound by gaps between operations: ";
+    assert!(said(950, 100).starts_with(others));
+    assert!(said(700, 100).starts_with(gaps), "less than half of the gaps is known to be busy");
+    assert!(said(950, 500).starts_with(gaps), "1.1 µs is an ordinary gap");
 }
 
 #[test]
@@ -163,14 +141,8 @@ fn tiny_operations_on_many_streams_are_bound_by_the_rate_of_starts() {
         };
         let totals = TotalsRecord { busy_ns: Nanos(busy), ..TotalsRecord::default() };
         let categories = [CategoryRecord { operations, ..category("elementwise", 40_000) }];
-        verdict(
-            &AnalysisRecord { totals: Some(totals), ..analysis(split, &categories) },
-            0,
-            None,
-            &[],
-            &[],
-            Nanos(start),
-        )
+        let analysis = AnalysisRecord { totals: Some(totals), ..analysis(split, &categories) };
+        verdict(&analysis, 0, None, &[], &[], Nanos(start))
     };
     let said = |operations, busy| started(operations, busy, 0);
     let (rate, help) = said(1600, 645_000);
@@ -180,19 +152,13 @@ fn tiny_operations_on_many_streams_are_bound_by_the_rate_of_starts() {
          the next, mostly while other streams run operations (590.0 µs of 650.0 µs)"
     );
     assert_eq!(help, FEWER_STARTS);
-    assert!(
-        said(400, 645_000).0.starts_with("bound by operations of other streams: "),
-        "1.6 µs is no limit of the device"
-    );
-    assert!(
-        said(1600, 50_000).0.starts_with("bound by gaps between operations: "),
-        "no other stream runs operations meanwhile"
-    );
+    let (slow, _) = said(400, 645_000);
+    assert!(slow.starts_with("bound by operations of other streams: "), "1.6 µs is no limit of the device");
+    let (alone, _) = said(1600, 50_000);
+    assert!(alone.starts_with("bound by gaps between operations: "), "no other stream runs operations meanwhile");
     let (queues, _) = started(400, 300_000, 1600);
-    assert!(
-        queues.starts_with("bound by the rate at which the device starts operations, one every 1.625 µs: "),
-        "{queues}"
-    );
+    let rate = "bound by the rate at which the device starts operations, one every 1.625 µs: ";
+    assert!(queues.starts_with(rate), "{queues}");
     assert!(queues.contains("while the device starts operations of other streams"), "{queues}");
 }
 
@@ -240,7 +206,7 @@ fn the_resource_that_bounds_most_of_the_largest_part_is_named() {
     };
     let said = |bounds: &[BoundRecord]| {
         let bare = analysis(half_busy(), &[category("matrix", 600)]);
-        verdict(&AnalysisRecord { bounds: bounds.to_vec(), ..bare }, 0, None, &[], &[], Nanos(0)).0
+        told(&AnalysisRecord { bounds: bounds.to_vec(), ..bare }).0
     };
     assert_eq!(
         said(&[bound("memory", 400, 356, true), bound("bf16", 200, 190, true)]),
@@ -252,9 +218,7 @@ fn the_resource_that_bounds_most_of_the_largest_part_is_named() {
     // Concurrent operations share the peak.
     let peak = PeakRecord { profile: String::new(), flops: 0.01, bytes: 0.92 };
     let bare = AnalysisRecord { peak: Some(peak), ..analysis(half_busy(), &[category("matrix", 600)]) };
-    let together =
-        verdict(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare }, 0, None, &[], &[], Nanos(0))
-            .0;
+    let (together, _) = told(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare });
     assert!(
         together.starts_with("bound by memory bandwidth: ")
             && together.ends_with("and all operations of the iteration together reach 92 % of its peak"),
@@ -286,7 +250,7 @@ fn waiting_says_why_ranks_wait() {
     let totals = Some(TotalsRecord { wait_ns: Nanos(600), ..TotalsRecord::default() });
     let beside = AnalysisRecord { totals, ..analysis(waits, &[category("collective", 99)]) };
     assert_eq!(
-        verdict(&beside, 0, None, &[], &[], Nanos(0)).0,
+        told(&beside).0,
         "bound by waiting for other ranks: 90 % of the critical chain is waiting for other ranks (900 ns of 1.000 µs); \
          other operations of this rank run during at least 300 ns of it"
     );
@@ -304,6 +268,24 @@ fn remedies_follow_the_share_of_the_peak() {
     assert!(copy(0.35, true, 0).starts_with("pinned instead of pageable"));
     assert!(copy(0.1, false, 1).starts_with("fewer and larger copies"));
     assert_eq!(copy(0.6, false, 64), EARLIER);
+}
+
+#[test]
+fn copies_of_both_directions_can_hide_each_other() {
+    let bound = |link: &str| BoundRecord {
+        category: "copy".to_owned(),
+        resource: Some(link.to_owned()),
+        chain_ns: Nanos(480),
+        ideal_ns: Nanos(400),
+        ..BoundRecord::default()
+    };
+    let help = |links: &[&str]| {
+        let split = TimeSplitRecord { time_ns: Nanos(1000), operations_ns: Nanos(960), ..TimeSplitRecord::default() };
+        let bounds = links.iter().map(|link| bound(link)).collect();
+        told(&AnalysisRecord { bounds, ..analysis(split, &[category("copy", 960)]) }).1
+    };
+    assert_eq!(help(&["h2d"]), LESS);
+    assert_eq!(help(&["h2d", "d2h"]), BOTH_DIRECTIONS);
 }
 
 #[test]
