@@ -93,10 +93,10 @@ pub fn library_paths() -> SearchPaths {
     for root in installed("/usr/local", "cuda") {
         toolkits.extend(["lib64", "targets/x86_64-linux/lib", "extras/CUPTI/lib64"].map(|folder| root.join(folder)));
     }
-    for folder in ["/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"] {
-        toolkits.push(PathBuf::from(folder));
-    }
-    SearchPaths { first: folders("AORTA_LIBRARY_PATH"), toolkits, packages: site_packages() }
+    let of_system = ["/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"];
+    toolkits.extend(of_system.map(PathBuf::from));
+    let packages = python_packages().into_iter().filter(|site| site.join("nvidia").is_dir()).collect();
+    SearchPaths { first: folders("AORTA_LIBRARY_PATH"), toolkits, packages }
 }
 
 /// Entries of a folder whose names begin with that of a toolkit: first the one without a version, then the newest.
@@ -124,18 +124,9 @@ pub fn rocm_paths() -> SearchPaths {
     for site in python_packages() {
         toolkits.extend(["_rocm_sdk_core/lib", "_rocm_sdk_libraries/lib", "torch/lib"].map(|inner| site.join(inner)));
     }
-    for folder in ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"] {
-        toolkits.push(PathBuf::from(folder));
-    }
+    toolkits.extend(["/usr/lib/x86_64-linux-gnu", "/usr/lib64"].map(PathBuf::from));
     toolkits.retain(|folder| folder.is_dir());
     SearchPaths { first: folders("AORTA_LIBRARY_PATH"), toolkits, packages: Vec::new() }
-}
-
-/// The `site-packages` folders that contain NVIDIA's wheels.
-fn site_packages() -> Vec<PathBuf> {
-    let mut sites = python_packages();
-    sites.retain(|site| site.join("nvidia").is_dir());
-    sites
 }
 
 /// The `site-packages` folders of active environments, of the Pythons on PATH, and of the user.
@@ -261,16 +252,12 @@ pub fn describe(further: &[(String, String)], set: &[String]) -> Environment {
     }
     facts.extend(further.iter().cloned());
     let given: Vec<&str> = set.iter().filter_map(|pair| Some(pair.split_once('=')?.0)).collect();
-    let variables: IndexMap<String, String> = {
-        let mut found: Vec<(String, String)> = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
-            .filter(|(name, _)| {
-                PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || given.contains(&name.as_str())
-            })
-            .collect();
-        found.sort();
-        found.into_iter().collect()
-    };
+    let is_recorded = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || given.contains(&name);
+    let mut variables: IndexMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
+        .filter(|(name, _)| is_recorded(name))
+        .collect();
+    variables.sort_unstable_keys();
     Environment {
         host: host(),
         os: format!("{} {}", std::env::consts::OS, read("/proc/sys/kernel/osrelease").trim()).trim().to_owned(),

@@ -97,8 +97,7 @@ pub fn was_read(path: &Path) -> bool {
 /// `None` if there is none.
 pub fn nearest(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let entries = std::fs::read_dir(folder.unwrap_or(Path::new("."))).ok()?.flatten().take(MAX_BESIDE);
+    let entries = std::fs::read_dir(folder_of(path)).ok()?.flatten().take(MAX_BESIDE);
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.retain(|name| Path::new(name).extension().is_some_and(|end| ENDINGS.iter().any(|known| end == *known)));
     names.sort();
@@ -109,7 +108,7 @@ pub fn nearest(path: &Path) -> Option<String> {
     let of_stem = || names.iter().zip(&stems).filter(|(_, stem)| *stem == meant).map(|(file, _)| file);
     let ending = Path::new(name).extension();
     let near = of_stem().find(|file| Path::new(file).extension() == ending).or_else(|| of_stem().next())?;
-    Some(folder.map_or_else(|| near.clone(), |folder| folder.join(near).display().to_string()))
+    Some(path.with_file_name(near).display().to_string())
 }
 
 /// The folder of a file; `.` for a bare name.

@@ -51,7 +51,7 @@ fn put(mut out: impl Write, name: &str, text: &str) {
 
 /// Records a failure. A closed pipe is no failure, since its reader needs no more output.
 fn note(name: &str, written: io::Result<()>) {
-    if let Err(error) = written.filter_closed() {
+    if let Err(error) = unless_closed(written) {
         let _ = LOST.set(format!("{name} cannot be written: {error}"));
     }
 }
@@ -61,15 +61,9 @@ pub fn lost_output() -> Option<InputError> {
     LOST.get().map(|why| InputError::OutputLost { why: why.clone() })
 }
 
-trait FilterClosed {
-    /// Treats a closed pipe as success.
-    fn filter_closed(self) -> Self;
-}
-
-impl FilterClosed for io::Result<()> {
-    fn filter_closed(self) -> Self {
-        self.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
-    }
+/// Treats a closed pipe as success.
+fn unless_closed(written: io::Result<()>) -> io::Result<()> {
+    written.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }
 
 /// Bytes that [`VisibleWriter`] buffers before writing.
@@ -351,7 +345,7 @@ fn write_stream(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
     // Text already printed to a file that is standard output must be kept.
     let opened = std::fs::OpenOptions::new().append(true).open(path);
     let mut stream = opened.map_err(|error| InputError::unwritable(path, reason(&error), None))?;
-    stream.write_all(bytes).filter_closed().map_err(|error| lost_file(path, &error))
+    unless_closed(stream.write_all(bytes)).map_err(|error| lost_file(path, &error))
 }
 
 /// Replaces `file` in `folder`. `path` is the user's name of the file.

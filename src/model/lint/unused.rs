@@ -55,18 +55,12 @@ pub(super) fn names(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarnin
 
 /// Finds a `depth` of a step whose iterations do not overlap.
 pub(super) fn depth(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarning>) {
-    let steps = ast.decls.iter().filter_map(|decl| match &decl.kind {
-        DeclKind::Step { options, .. } => Some(options),
-        _ => None,
-    });
-    for options in steps.filter(|_| program.step.sync == Sync::Iteration) {
+    for decl in ast.decls.iter().filter(|_| program.step.sync == Sync::Iteration) {
+        let DeclKind::Step { options, .. } = &decl.kind else { continue };
         let option = |name| options.iter().find(|option| ast.names.name(option.key.symbol) == name);
         // A `sync` that a parameter decides may overlap iterations of other runs.
-        if let (Some(depth), None) = (option("depth"), option("sync")) {
-            warnings.push(ModelWarning::UnusedDepth {
-                depth: written(&depth.value, &ast.names),
-                at: depth.value.span.into(),
-            });
+        if let (Some(Setting { value, .. }), None) = (option("depth"), option("sync")) {
+            warnings.push(ModelWarning::UnusedDepth { depth: written(value, &ast.names), at: value.span.into() });
         }
     }
 }

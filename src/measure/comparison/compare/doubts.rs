@@ -36,14 +36,12 @@ fn apart(base: &str, other: &str) -> String {
 /// Reasons that make a verdict doubtful.
 pub fn doubts(case: &MatchedCase) -> Vec<String> {
     let mut doubts = Vec::new();
-    if !case.differs.is_empty() {
-        let both = case.differs.iter().filter_map(|difference| {
-            Some(format!("{} {} and {}", difference.what, difference.base.as_ref()?, difference.other.as_ref()?))
-        });
-        let both: Vec<String> = both.collect();
-        if !both.is_empty() {
-            doubts.push(format!("not the same case: {}", both.join(", ")));
-        }
+    let both = case.differs.iter().filter_map(|difference| {
+        Some(format!("{} {} and {}", difference.what, difference.base.as_ref()?, difference.other.as_ref()?))
+    });
+    let both: Vec<String> = both.collect();
+    if !both.is_empty() {
+        doubts.push(format!("not the same case: {}", both.join(", ")));
     }
     if !case.is_same_text() {
         let hash = |points: &[&ComparedRun]| {
