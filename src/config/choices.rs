@@ -1,16 +1,14 @@
 //! Settings whose value is one of a few words. Files, `--config` and the flags of the same name accept the same words;
 //! in files, with or without quotes.
 
-use std::ops::RangeInclusive;
-
 use clap::ValueEnum;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use crate::base::named::named;
 
-use super::field::FieldValue;
-use super::value::{InvalidValue, SettingValue};
+use super::field::optional;
+use super::value::as_written;
 use super::words;
 
 /// Defines an enum whose values are words, with a help text for each, as a type of settings and of fields of scenarios.
@@ -24,31 +22,8 @@ macro_rules! choices {
             }
         }
 
-        impl SettingValue for $name {
-            type Repr = $name;
-            const WORDS: &[&str] = &$name::NAMES;
-
-            fn read(written: $name, _: Option<RangeInclusive<u64>>) -> Result<$name, InvalidValue> {
-                Ok(written)
-            }
-
-            fn text(&self) -> String {
-                self.name().to_owned()
-            }
-        }
-
-        impl FieldValue for Option<$name> {
-            const FORM: &str = "word";
-            const WORDS: &[&str] = &$name::NAMES;
-
-            fn values(&self) -> Vec<String> {
-                self.iter().map(|word| word.name().to_owned()).collect()
-            }
-
-            fn ron(&self) -> Option<String> {
-                self.map(|word| word.name().to_owned())
-            }
-        }
+        as_written!($name, &$name::NAMES, word => word.name().to_owned());
+        optional!($name, "word");
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {

@@ -95,23 +95,28 @@ impl FieldValue for bool {
     }
 }
 
-macro_rules! numbers {
-    ($($type:ty),+) => {$(
-        impl FieldValue for Option<$type> {
-            const FORM: &str = "number";
+/// An optional field whose type is that of a setting too.
+macro_rules! optional {
+    ($type:ty, $form:literal) => {
+        impl $crate::config::field::FieldValue for Option<$type> {
+            const FORM: &str = $form;
+            const WORDS: &[&str] = <$type as $crate::config::value::SettingValue>::WORDS;
 
             fn values(&self) -> Vec<String> {
-                self.iter().map(ToString::to_string).collect()
+                self.iter().map($crate::config::value::SettingValue::text).collect()
             }
 
             fn ron(&self) -> Option<String> {
-                self.map(|number| number.to_string())
+                self.as_ref().map($crate::config::value::SettingValue::text)
             }
         }
-    )+};
+    };
 }
 
-numbers!(u32, u64);
+optional!(u32, "number");
+optional!(u64, "number");
+
+pub(super) use optional;
 
 macro_rules! values_by_name {
     ($($type:ty, $form:literal, $read:path;)+) => {$(

@@ -146,16 +146,11 @@ impl Links {
         match EMBEDDED.iter().find(|(known, _)| *known == name) {
             Some((name, text)) => Links::parse(&format!("{name}.ron"), text),
             None => {
-                let help = match suggest::nearest(name, Links::names().chain(["auto"])) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => {
-                        let names: Vec<String> = Links::names().map(|name| format!("`{name}`")).collect();
-                        format!(
-                            "known here: {}, `auto`, or the path of a file of your own, `links.ron`",
-                            names.join(", ")
-                        )
-                    }
-                };
+                let near = suggest::nearest(name, Links::names().chain(["auto"]));
+                let help = near.map(|near| format!("did you mean `{near}`?")).unwrap_or_else(|| {
+                    let names = Links::names().collect::<Vec<_>>().join("`, `");
+                    format!("known here: `{names}`, `auto`, or the path of a file of your own, `links.ron`")
+                });
                 Err(ConfigError::UnknownTopology { name: name.to_owned(), help: Some(help) })
             }
         }

@@ -78,18 +78,32 @@ macro_rules! numbers {
 
 numbers!(u32, u64, usize);
 
-impl SettingValue for bool {
-    type Repr = bool;
-    const WORDS: &[&str] = &["true", "false"];
+/// A type whose values RON holds as they are.
+macro_rules! as_written {
+    ($type:ty, $words:expr, $value:ident => $text:expr) => {
+        impl $crate::config::value::SettingValue for $type {
+            type Repr = $type;
+            const WORDS: &[&str] = $words;
 
-    fn read(written: bool, _: Option<RangeInclusive<u64>>) -> Result<bool, InvalidValue> {
-        Ok(written)
-    }
+            fn read(
+                written: $type,
+                _: Option<std::ops::RangeInclusive<u64>>,
+            ) -> Result<$type, $crate::config::value::InvalidValue> {
+                Ok(written)
+            }
 
-    fn text(&self) -> String {
-        self.to_string()
-    }
+            fn text(&self) -> String {
+                let $value = self;
+                $text
+            }
+        }
+    };
 }
+
+as_written!(bool, &["true", "false"], value => value.to_string());
+as_written!(String, &[], value => value.clone());
+
+pub(super) use as_written;
 
 impl SettingValue for EffortPlan {
     type Repr = EffortPlan;
@@ -103,18 +117,6 @@ impl SettingValue for EffortPlan {
 
     fn text(&self) -> String {
         format!("(warmup: {}, iterations: {})", self.warmup, self.iterations)
-    }
-}
-
-impl SettingValue for String {
-    type Repr = String;
-
-    fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<String, InvalidValue> {
-        Ok(written)
-    }
-
-    fn text(&self) -> String {
-        self.clone()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Around, DType, GroupId, Nanos, OpId, Space, SrcSpan, StreamId};
-use crate::model::{MemoryKind, OpKind, Priority};
+use crate::model::{MemoryKind, OpKind};
 use crate::ops::init::Init;
 use crate::ops::{Category, Collective, Launch, Spec};
 use crate::schedule::{Command, Lane, Predecessors};
@@ -407,13 +407,5 @@ pub fn check_peers(images: &[Image]) -> Result<(), ExecError> {
 
 /// Returns the lane that records the stamps of overlapping iterations. It runs no operations.
 pub fn clock_lane() -> Lane {
-    Lane {
-        name: "clock".to_owned(),
-        streams: Vec::new(),
-        priority: Priority::Normal,
-        units: None,
-        queue: 0,
-        queue_asked: false,
-        threads: None,
-    }
+    Lane { name: "clock".to_owned(), ..Lane::default() }
 }

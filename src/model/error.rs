@@ -545,13 +545,12 @@ pub enum ModelError {
     },
 
     #[error("`{name}` is not a stream, label or phase")]
-    #[diagnostic(code(aorta::model::unknown_set))]
+    #[diagnostic(code(aorta::model::unknown_set), help("{help}"))]
     UnknownSet {
         name: String,
         #[label("no operations have this name")]
         at: SourceSpan,
-        #[help]
-        help: Option<String>,
+        help: String,
     },
 }
 

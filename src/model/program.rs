@@ -80,9 +80,10 @@ pub struct Stream {
     pub span: SrcSpan,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     High,
+    #[default]
     Normal,
     Low,
     /// The vendor's number; lower is more urgent.

@@ -43,7 +43,7 @@ pub struct Schedule {
 }
 
 /// A real stream.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lane {
     /// Name of the program's stream, or of the first that shares the lane.
     pub name: String,

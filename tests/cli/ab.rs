@@ -50,7 +50,7 @@ fn the_simulator_does_not_judge_the_code_of_kernels() {
     };
     let step = "param second = false\nparam more = false\nbuffer x: f32[256] = 1\nbuffer y: f32[256]\n\
                 step { if second { two(x -> y) } else { one(x -> y) }  if more { map(x + 1 -> y) } }\n";
-    sandbox.write("versions.aorta", &[&kernel("one"), &kernel("two"), step].concat());
+    sandbox.write("versions.aorta", [&kernel("one"), &kernel("two"), step].concat());
     let ab = |a: &str, b: &str| {
         sandbox.good(&["ab", "versions.aorta", "--backend", "sim", "--a", a, "--b", b, "--rounds", "8"])
     };

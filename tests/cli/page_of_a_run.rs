@@ -97,7 +97,7 @@ fn limited_units_are_no_contention() {
     sandbox.good(&["exec", "few.aorta", "--backend", "sim", "--effort", "quick", "--json", "r.json"]);
     let mut record = sandbox.json("r.json");
     record["program"]["lanes"][0]["units"] = "8 units".into();
-    sandbox.write("r.json", &record.to_string());
+    sandbox.write("r.json", record.to_string());
     let old = sandbox.good(&["report", "r.json", "--top", "1"]);
     assert!(old.contains("\nm: ") && !old.contains("more `units`"), "{old}");
     // CUDA cannot limit the stream, which is what the note says.
@@ -126,13 +126,13 @@ fn figures_select_labels_inside_calls() {
                 step { one: f(x -> x)  for i in 0..2 { two[i]: f(x -> x) } }\n";
     let metrics = "metric first = flops(one.part)\nmetric second = flops(two[1].part)\nmetric pair = flops(two.part)\n\
                    metric all = flops(part)\nexpect time(one.part) < 1s\n";
-    sandbox.write("parts.aorta", &format!("{text}{metrics}"));
+    sandbox.write("parts.aorta", format!("{text}{metrics}"));
     sandbox.good(&["exec", "parts.aorta", "--backend", "sim", "--effort", "quick", "--json", "parts.json"]);
     let record = sandbox.json("parts.json");
     let values = record["variants"][0]["metrics"].as_array().expect("a list").iter().map(|metric| &metric["value"]);
     let values: Vec<f64> = values.map(|value| value.as_f64().expect("a number")).collect();
     assert_eq!(values, [1.0, 1.0, 2.0, 3.0].map(|calls| calls * values[0]));
-    sandbox.write("parts.aorta", &format!("stream s\n{text}metric bad = time(s.part)\n"));
+    sandbox.write("parts.aorta", format!("stream s\n{text}metric bad = time(s.part)\n"));
     let output = sandbox.run(&["check", "parts.aorta"]);
     assert!(output.stderr.contains("`s.part` is not a stream, label or phase"), "{}", output.stderr);
 }

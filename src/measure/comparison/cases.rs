@@ -31,15 +31,16 @@ const BEGINNING: &[u8] = b"{\"schema\":\"aorta.cases/";
 const NO_HEADER: &str = "it does not begin with a line of JSON that names its schema";
 
 /// The command that wrote the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CasesKind {
+    #[default]
     Sweep,
     Suite,
 }
 
 /// The first line of the file: the properties that all cases share.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CasesHeader {
     pub schema: String,
     pub kind: CasesKind,
@@ -89,12 +90,7 @@ impl CasesHeader {
             sha256,
             started: jiff::Timestamp::now().to_string(),
             arguments,
-            axes: Vec::new(),
-            zip: false,
-            partition: None,
-            cases: Vec::new(),
-            table: None,
-            csv: None,
+            ..CasesHeader::default()
         }
     }
 

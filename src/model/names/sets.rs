@@ -67,6 +67,10 @@ fn is_within(labels: &[Label], mut at: usize, path: &[Member]) -> bool {
     false
 }
 
+fn unknown_set(name: String, arg: &Expr, help: String) -> ModelError {
+    ModelError::UnknownSet { name, at: arg.span.into(), help }
+}
+
 /// The names in `f[0].attended`, each with its indices; `None` for another expression.
 fn path(expr: &Expr) -> Option<Vec<(Symbol, Option<&[Expr]>)>> {
     match &expr.kind {
@@ -107,7 +111,7 @@ impl Analyzer<'_> {
                 }
                 _ => (written(arg, &self.names), "write a name, or a member: `time(f)`, `time(f[0])`".to_owned()),
             };
-            return self.fail(ModelError::UnknownSet { name, at: arg.span.into(), help: Some(help) });
+            return self.fail(unknown_set(name, arg, help));
         };
         let mut whole: Option<SetPart> = None;
         let mut names = Vec::new();
@@ -123,9 +127,8 @@ impl Analyzer<'_> {
                 (None, part) => part,
                 (Some(SetPart::Label(outer)), SetPart::Label(inner)) => SetPart::Label([outer, inner].concat()),
                 _ => {
-                    let name = written(arg, &self.names);
-                    let help = Some("before the point is the label of a call: `f.g` is `g` inside `f`".to_owned());
-                    return self.fail(ModelError::UnknownSet { name, at: arg.span.into(), help });
+                    let help = "before the point is the label of a call: `f.g` is `g` inside `f`".to_owned();
+                    return self.fail(unknown_set(written(arg, &self.names), arg, help));
                 }
             });
         }
@@ -183,8 +186,7 @@ impl Analyzer<'_> {
                 _ if ["step", "iteration"].contains(&text.as_str()) => "a figure without a set is of the whole iteration: `time`".to_owned(),
                 _ => format!("label an operation of the step: `{text}: nop()`"),
             });
-        let help = Some(help);
-        self.fail(ModelError::UnknownSet { name: text, at: arg.span.into(), help })
+        self.fail(unknown_set(text, arg, help))
     }
 
     /// Fails if a label or a phase cannot have a member with this index. A member that a condition, another iteration or another
@@ -234,7 +236,7 @@ impl Analyzer<'_> {
         } else {
             return Some(());
         };
-        let error = ModelError::UnknownSet { name: self.text_of(arg), at: arg.span.into(), help: Some(help) };
+        let error = unknown_set(self.text_of(arg), arg, help);
         self.fail(error)
     }
 }
