@@ -104,8 +104,8 @@ fn sentence(record: &AbRecord, judged: &AbResult) -> String {
         Verdict::CannotTell if !record.unseen_kernels().is_empty() => {
             let kernels: Vec<String> = record.unseen_kernels().iter().map(|name| format!("`{name}`")).collect();
             format!(
-                "Cannot tell: the simulator does not read the code of {}, and takes their times from their operands, `bytes` or \
-                 `time`. Compare them on a GPU.",
+                "Cannot tell: the simulator does not read the code of {}, whose times follow from the grid and from the operands, \
+                 `bytes` or `time`. Compare them on a GPU.",
                 kernels.join(" and ")
             )
         }

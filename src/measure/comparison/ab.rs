@@ -160,23 +160,26 @@ impl AbRecord {
         let agree = apart.as_ref().and_then(|apart| agree(&turns, apart));
         let carried = [AbSide::A, AbSide::B].map(|side| self.carried(side, threshold));
         let between_runs = self.between_runs();
-        let verdict = between_runs.map_or(turns.verdict, |deviation| turns.verdict_of_processes(deviation));
-        let is_unseen = verdict == Verdict::Same && !self.unseen_kernels().is_empty();
-        let verdict = if is_unseen { Verdict::CannotTell } else { verdict };
+        let mut verdict = between_runs.map_or(turns.verdict, |deviation| turns.verdict_of_processes(deviation));
         if let (Some(apart), Some(deviation)) = (&mut apart, between_runs) {
             let rule = (Direction::LowerIsBetter, threshold);
             (_, apart.verdict) = effect::allow_for_runs(apart.ratio, apart.interval, deviation, rule);
         }
+        if !self.unseen_kernels().is_empty() {
+            verdict = Verdict::CannotTell;
+            apart.iter_mut().for_each(|apart| apart.verdict = Verdict::CannotTell);
+        }
         Some(AbResult { verdict, turns, between_runs, apart, agree, carried, work: is_by_work.then_some((unit, work)) })
     }
 
-    /// Names of the kernels in which the sides differ, if a simulator, which does not read their code, gave the times of both; empty
+    /// Names of the kernels in whose code the sides differ, if a simulator, which does not read it, gave the times of both; empty
     /// otherwise.
     pub fn unseen_kernels(&self) -> BTreeSet<&str> {
         let [a, b] = [&self.a.run, &self.b.run];
-        let differ = a.program.kernels != b.program.kernels || a.workload.sha256 != b.workload.sha256;
-        let kernels = a.program.kernels.union(&b.program.kernels);
-        kernels.filter(|_| differ && a.simulated && b.simulated).map(String::as_str).collect()
+        let other = |of: &RunRecord, (name, code): (&String, &String)| of.program.kernels.get(name) != Some(code);
+        let of_a = a.program.kernels.iter().filter(|kernel| other(b, *kernel));
+        let of_b = b.program.kernels.iter().filter(|kernel| other(a, *kernel));
+        of_a.chain(of_b).filter(|_| a.simulated && b.simulated).map(|(name, _)| name.as_str()).collect()
     }
 
     /// Assumed standard deviation between processes of the same program. `None` if several processes measured it, or if

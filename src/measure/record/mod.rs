@@ -7,7 +7,7 @@ pub mod rate;
 pub(super) mod slots;
 pub(super) mod times;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use indexmap::IndexMap;
@@ -199,9 +199,10 @@ pub struct ProgramRecord {
     pub waits: usize,
     pub events: u32,
     pub memory: MemoryRecord,
-    /// Names of the file's kernels that the first rank calls, sorted. Empty in records of older versions.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub kernels: BTreeSet<String>,
+    /// The file's kernels that the first rank calls, by name, with the SHA-256 of their code in hexadecimal. Empty in records of
+    /// older versions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kernels: BTreeMap<String, String>,
     /// Changes of the first rank's text that would save operations, that with the largest gain first. Empty in records of
     /// older versions, and for a backend without a device profile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,10 +1,13 @@
 //! Builds the record of a run from its program and its measurements.
 
+use sha2::{Digest, Sha256};
+
+use crate::base::hex;
 use crate::compile::Compiled;
 use crate::config::{Effort, EffortPlan, Settings as RunSettings};
 use crate::exec::Backend;
 use crate::model;
-use crate::ops::user_kernel;
+use crate::ops::{KernelSource, UserKernel, user_kernel};
 use crate::plan::RankPlan;
 use crate::schedule::{Schedule, Topology};
 
@@ -88,6 +91,13 @@ fn no_measurement(settings: &RunSettings) -> Option<&'static str> {
     }
 }
 
+/// The name of a kernel, and the SHA-256 of its code.
+fn named_code(kernel: &UserKernel) -> (String, String) {
+    let KernelSource { text, code, .. } = &*kernel.code.source;
+    let digest = Sha256::new().chain_update(text).chain_update(code.as_deref().unwrap_or_default());
+    (kernel.name.to_string(), hex(digest.finalize()))
+}
+
 impl ProgramRecord {
     /// The record of the first rank's program and schedule, without the hash of the plan.
     fn new(ranks: &[RankPlan], schedule: &Schedule, topology: Topology) -> ProgramRecord {
@@ -106,7 +116,7 @@ impl ProgramRecord {
             waits: schedule.waits(),
             events: schedule.events,
             memory: MemoryRecord::of(program, schedule),
-            kernels: program.specs.iter().filter_map(user_kernel).map(|kernel| kernel.name.to_string()).collect(),
+            kernels: program.specs.iter().filter_map(user_kernel).map(named_code).collect(),
             ..ProgramRecord::default()
         }
     }
