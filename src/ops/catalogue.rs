@@ -1,9 +1,6 @@
 //! The list of all operations.
 
-use super::{
-    Operation, attention, collectives, conv, elementwise, losses, matrix, movement, norms, pool, reductions, routing,
-    scans, scatter, sorting, synthetic,
-};
+use super::*;
 
 /// Every operation, in the order of the documentation.
 pub static CATALOGUE: &[&dyn Operation] = &[

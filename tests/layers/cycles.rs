@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::source;
+use super::source::{self, Token};
 
 /// Folders with a cycle that stays: the folder, its files and subfolders in the cycle, and the reason.
-const KNOWN: [(&str, &str, &str); 7] = [
+const KNOWN: [(&str, &str, &str); 8] = [
     (
         "backend::gpu",
         "copy_units kernels lower timer",
@@ -36,6 +36,12 @@ const KNOWN: [(&str, &str, &str); 7] = [
         "analyzer calls check declare expand gradient memory metrics names program ranks streams values",
         "the methods of `Analyzer`: expressions, calls and statements contain each other",
     ),
+    (
+        "ops",
+        "attention backward catalogue collectives conv elementwise fused losses matrix movement norms pool reductions routing \
+         row_chain scans scatter sorting",
+        "an operation has its rule for gradients in `backward`, and a rule names operations of the catalogue, which lists all",
+    ),
     ("ops::collectives", "batch transfer", "a batch is made of transfers, and a transfer is a batch of one"),
 ];
 
@@ -51,6 +57,7 @@ impl Uses {
     /// Reads modules, each with its text.
     pub fn of<'a>(files: impl IntoIterator<Item = (Vec<String>, &'a str)>) -> Uses {
         let mut uses = Uses { modules: BTreeMap::new(), exported: BTreeMap::new() };
+        let mut read = Vec::new();
         for (module, text) in files {
             let tokens = source::without_tests(source::tokens(text));
             let paths = source::paths(&tokens, &module, &[]).into_iter().map(|path| path.segments).collect();
@@ -58,9 +65,28 @@ impl Uses {
                 let name = path.last().cloned().into_iter();
                 uses.exported.insert(module.iter().cloned().chain(name).collect(), path);
             }
-            uses.modules.insert(module, paths);
+            uses.modules.insert(module.clone(), paths);
+            read.push((module, tokens));
+        }
+        let found: Vec<_> = read.iter().map(|(module, tokens)| uses.behind_globs(module, tokens)).collect();
+        for ((module, _), paths) in read.into_iter().zip(found) {
+            uses.modules.entry(module).or_default().extend(paths);
         }
         uses
+    }
+
+    /// The paths that begin with a file of a folder from which a module imports everything: `matrix::Gemm` behind `use super::*`.
+    fn behind_globs(&self, module: &[String], tokens: &[Token]) -> Vec<Vec<String>> {
+        let mut found = Vec::new();
+        for glob in &self.modules[module] {
+            let Some((_, folder)) = glob.split_last().filter(|(last, _)| *last == "*") else { continue };
+            let inside =
+                self.modules.keys().filter(|other| other.len() == folder.len() + 1 && other.starts_with(folder));
+            let files: Vec<&str> = inside.filter_map(|other| other.last()).map(String::as_str).collect();
+            let paths = source::paths(tokens, module, &files).into_iter().filter(|path| !path.own);
+            found.extend(paths.map(|path| [folder, &path.segments[..]].concat()));
+        }
+        found
     }
 
     /// The module that defines a name: the longest known one on its path, behind names that are exported again.

@@ -86,6 +86,8 @@ fn cycles_are_found() {
     let circle = |folder: &str, files: &str| vec![(folder.to_owned(), files.to_owned())];
     let both = [one_way[0], ("src/a/b.rs", "fn f() { super::c::g() }"), one_way[2]];
     assert_eq!(cycles(&both), circle("a", "b c"));
+    let behind_glob = [one_way[0], ("src/a/b.rs", "use super::*;\nfn f() { c::g() }"), one_way[2]];
+    assert_eq!(cycles(&behind_glob), circle("a", "b c"));
     // A module of tests may use what uses its file.
     let tested = [one_way[0], ("src/a/b.rs", "#[cfg(test)]\nmod tests {\n use crate::a::c::g;\n}"), one_way[2]];
     assert_eq!(cycles(&tested), []);
