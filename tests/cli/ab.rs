@@ -44,8 +44,8 @@ fn the_simulator_does_not_judge_the_code_of_kernels() {
     let sandbox = Sandbox::new();
     let kernel = |name: &str| {
         format!(
-            "kernel {name}(x: f32[256] -> y: f32[256])(grid: 1, block: 256) \"\"\"extern \"C\" __global__ void {name}(const float* x, float* \
-             y) {{ y[threadIdx.x] = x[threadIdx.x]; }}\"\"\"\n"
+            "kernel {name}(x: f32[256] -> y: f32[256]) {{ grid: 1, block: 256, source: \"\"\"\nextern \"C\" __global__ void {name}(const \
+             float* x, float* y) {{ y[threadIdx.x] = x[threadIdx.x]; }}\n\"\"\" }}\n"
         )
     };
     let step = "param second = false\nparam more = false\nbuffer x: f32[256] = 1\nbuffer y: f32[256]\n\

@@ -94,7 +94,8 @@ fn limited_units_are_no_contention() {
     assert!(amd.contains("m: its stream may use only some compute units: more `units`"), "{amd}");
     assert!(!amd.contains("contention") && amd.contains("\nslow: no value"), "{amd}");
     // Older records of CUDA had the units that the stream requests.
-    sandbox.good(&["exec", "few.aorta", "--backend", "sim", "--effort", "quick", "--json", "r.json"]);
+    sandbox.write("old.aorta", text.replace("map(a * 2 -> b)", "cumsum(a -> b)"));
+    sandbox.good(&["exec", "old.aorta", "--backend", "sim", "--effort", "quick", "--json", "r.json"]);
     let mut record = sandbox.json("r.json");
     record["program"]["lanes"][0]["units"] = "8 units".into();
     sandbox.write("r.json", record.to_string());
