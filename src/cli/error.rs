@@ -298,7 +298,7 @@ pub enum InputError {
 
     #[error(transparent)]
     #[diagnostic(transparent)]
-    Config(ConfigError),
+    Config(#[from] ConfigError),
 
     #[error("both plans are written already, so parameters can no longer change them")]
     #[diagnostic(
@@ -386,12 +386,6 @@ impl From<InputError> for CliError {
 impl From<ExecError> for CliError {
     fn from(error: ExecError) -> Self {
         CliError::Exec { error, sources: Arc::new(SourceMap::new()) }
-    }
-}
-
-impl From<ConfigError> for InputError {
-    fn from(error: ConfigError) -> Self {
-        InputError::Config(error)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Diagnostics of all stages in one type, with the texts that they refer to.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -27,14 +26,17 @@ pub fn first_offset(diagnostic: &dyn Diagnostic) -> usize {
 }
 
 /// Reason why a workload could not be compiled.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum CompileError {
     /// The text, or a value that the caller set, has mistakes.
+    #[error("{}", .0.all.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Mistakes(Diagnostics),
     /// The texts together exceed 4 GiB; `name` is the one that did not fit.
+    #[error("{name} is too large")]
     TooLarge { name: String },
     /// The system has no thread for the analysis.
-    NoThread(io::Error),
+    #[error("no thread could be created to analyze the file: {0}")]
+    NoThread(#[from] io::Error),
 }
 
 /// The mistakes of a workload.
@@ -46,27 +48,6 @@ pub struct Diagnostics {
     pub sources: Arc<SourceMap>,
     /// Number of ranks for which the workload was compiled.
     pub ranks: u32,
-}
-
-impl fmt::Display for CompileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CompileError::Mistakes(mistakes) => {
-                let all: Vec<String> = mistakes.all.iter().map(ToString::to_string).collect();
-                f.write_str(&all.join("; "))
-            }
-            CompileError::TooLarge { name } => write!(f, "{name} is too large"),
-            CompileError::NoThread(why) => write!(f, "no thread could be created to analyze the file: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for CompileError {}
-
-impl From<io::Error> for CompileError {
-    fn from(error: io::Error) -> Self {
-        CompileError::NoThread(error)
-    }
 }
 
 /// Converts the diagnostics of a stage to an error.

@@ -35,10 +35,11 @@ mod timing;
 pub(super) mod tracer;
 mod trial;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use thiserror::Error;
 
 use crate::backend::id_exchange::IdExchange;
 use crate::backend::ranges::Ranges;
@@ -73,12 +74,16 @@ pub struct Gpu<A: Api> {
 }
 
 /// Reason why a vendor's driver cannot be used on this machine.
+#[derive(Debug, Error)]
 pub enum NoDriver {
     /// The driver's library is not installed; the text says which.
+    #[error("{0}")]
     Absent(&'static str),
     /// The machine has no usable GPU of the vendor, for this reason.
+    #[error("{0}")]
     NoDevice(String),
     /// The driver is installed and fails with this error.
+    #[error("{0}")]
     Fails(ExecError),
 }
 
@@ -88,16 +93,6 @@ impl NoDriver {
         match self {
             NoDriver::Fails(error) => error,
             why => no_device(why.to_string()),
-        }
-    }
-}
-
-impl fmt::Display for NoDriver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NoDriver::Absent(why) => f.write_str(why),
-            NoDriver::NoDevice(why) => f.write_str(why),
-            NoDriver::Fails(error) => error.fmt(f),
         }
     }
 }
