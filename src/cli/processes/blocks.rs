@@ -1,6 +1,6 @@
 //! Messages between `aorta ab` and `aorta exec --blocks`.
 //!
-//! The run reads one [`BlockRequest`] per line of its standard input, and prints one [`BlockMessage`] per line as JSON: `Ready`
+//! Each line is JSON. The run reads a [`BlockRequest`] per line of its standard input, and prints a [`BlockMessage`] per line: `Ready`
 //! once it has warmed up, then an answer to each request. It ends when its standard input ends, or with `Failed`.
 
 use serde::{Deserialize, Serialize};
@@ -10,30 +10,13 @@ use crate::measure::record::WarmupRecord;
 use crate::measure::{BlockResult, RunRecord};
 
 /// A line that the run reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BlockRequest {
-    /// Measure a block of this many iterations. The line is the number.
+    /// Measure a block of this many iterations.
     Block(u64),
     /// Run the `teardown`, since no block follows.
     TearDown,
-}
-
-impl BlockRequest {
-    /// The request in a line; `None` if it is none.
-    pub fn read(line: &str) -> Option<BlockRequest> {
-        match line.trim() {
-            "teardown" => Some(BlockRequest::TearDown),
-            number => number.parse().ok().map(BlockRequest::Block),
-        }
-    }
-
-    /// The line of a request.
-    pub fn line(self) -> String {
-        match self {
-            BlockRequest::Block(iterations) => iterations.to_string(),
-            BlockRequest::TearDown => "teardown".to_owned(),
-        }
-    }
 }
 
 /// A line that the run prints.

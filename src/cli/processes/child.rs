@@ -126,10 +126,10 @@ impl Child {
         Ok(Child { process, stdin, lines, stderr: Some(stderr) })
     }
 
-    /// Writes a line to the child's standard input. If the child has ended, reading its answer reports why.
+    /// Writes a line, with its end, to the child's standard input. If the child has ended, reading its answer reports why.
     pub fn ask(&mut self, line: &str) {
         if let Some(stdin) = &mut self.stdin {
-            let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
+            let _ = stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush());
         }
     }
 

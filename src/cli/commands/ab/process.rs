@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::side::SideArgs;
-use crate::base::shell;
+use crate::base::{json, shell};
 use crate::cli::error::InputError;
 use crate::cli::processes::blocks::{BlockMessage, BlockRequest, WarmedUp};
 use crate::cli::processes::child::{Child, Interrupt, LineError, not_started};
@@ -68,7 +68,7 @@ impl SideProcess {
         if interrupt.stopped() {
             return Err(Failure::Interrupted);
         }
-        self.child.ask(&BlockRequest::Block(iterations).line());
+        self.child.ask(&json::line(&BlockRequest::Block(iterations)));
         match self.answer(self.timeout + 20 * expected, interrupt)? {
             // A block that was cut short is discarded.
             BlockMessage::Block(block) if block.stopped => Err(Failure::Interrupted),
@@ -114,7 +114,7 @@ impl SideProcess {
     /// standard error. An error if the teardown fails.
     pub fn finish(mut self, interrupt: &Interrupt) -> Result<String, Failure> {
         if !interrupt.stopped() {
-            self.child.ask(&BlockRequest::TearDown.line());
+            self.child.ask(&json::line(&BlockRequest::TearDown));
             match self.answer(self.timeout, interrupt) {
                 Ok(BlockMessage::TornDown) | Err(Failure::Interrupted) => {}
                 Ok(other) => return Err(self.ended(Some(format!("it answered {other:?}")), None)),

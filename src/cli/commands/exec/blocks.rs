@@ -66,7 +66,7 @@ impl RunContext<'_> {
         let listen = move || {
             for line in std::io::stdin().lock().lines() {
                 // An error, or a line that is no request, counts as the end.
-                let Some(request) = line.ok().and_then(|line| BlockRequest::read(&line)) else { break };
+                let Some(request) = line.ok().and_then(|line| serde_json::from_str(&line).ok()) else { break };
                 if send.send(request).is_err() {
                     return;
                 }
