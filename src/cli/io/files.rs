@@ -40,15 +40,9 @@ impl FileKind {
     fn limit(self) -> usize {
         match self {
             FileKind::Workload(limit) => limit,
-            FileKind::Settings
-            | FileKind::Scenario
-            | FileKind::Profile
-            | FileKind::Topology
-            | FileKind::Expected
-            | FileKind::Suite
-            | FileKind::Project => 1 << 20,
             FileKind::Bundle => 1 << 26,
             FileKind::Record | FileKind::Runs | FileKind::Plan => 1 << 30,
+            _ => 1 << 20,
         }
     }
 
