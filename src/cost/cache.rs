@@ -188,6 +188,18 @@ pub fn shares<'a>(order: &[u32], access: impl Fn(u32) -> OperationAccesses<'a>, 
     shares
 }
 
+/// Number of different bytes in device memory that operations access. Operands at the same offset overlap.
+pub fn working_set<'a>(accesses: impl Iterator<Item = OperationAccesses<'a>>) -> u64 {
+    let mut largest = FxHashMap::default();
+    for access in accesses {
+        for (offset, bytes) in operands(&access) {
+            let known = largest.entry(offset).or_insert(0);
+            *known = bytes.max(*known);
+        }
+    }
+    largest.values().sum()
+}
+
 /// The shares of [`shares`], one for each access. `accesses` returns the same sequence each time it is called.
 fn shares_in_order<'a, I: Iterator<Item = OperationAccesses<'a>>>(
     accesses: impl Fn() -> I,

@@ -130,6 +130,7 @@ impl std::iter::Sum for Cost {
                 unaligned: a.tiling.unaligned + b.tiling.unaligned,
                 further: a.tiling.further + b.tiling.further,
                 converted: a.tiling.converted + b.tiling.converted,
+                stores: a.tiling.stores || b.tiling.stores,
             },
             hold: a.hold.max(b.hold),
         })
@@ -180,6 +181,8 @@ pub struct Tiling {
     pub further: u64,
     /// Bytes of operands that the further kernels copy to another layout.
     pub converted: u64,
+    /// True if `flops` contain the time in which blocks store results, as of blocks that compute one tile after the other.
+    pub stores: bool,
 }
 
 /// Numbers of bytes by memory.

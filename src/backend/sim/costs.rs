@@ -29,15 +29,15 @@ pub struct Costs {
     pub queue_switch: Time,
     /// Further time until a copy engine starts behind the engine of kernels, which executes stamps and launches graphs.
     pub gap_engine: Time,
-    /// Additional time until a node starts in a process that has launched on several streams: with hot caches, and after a flush.
-    pub graph_reads: [Time; 2],
+    /// Time in which the front end reads the launch of a node: additional if the process has launched on several streams.
+    pub graph_read: Time,
     pub depth: u32,
     /// Host time and task of a flush of the caches.
     pub flush: (Time, Task),
 }
 
 impl Costs {
-    /// Reads the times of a profile. `is_cold` is true if iterations begin with a flush of the caches.
+    /// Reads the times of a profile. `is_cold` is true if the caches do not hold the commands of an iteration when it begins.
     pub fn new(profile: &Profile, is_cold: bool) -> Costs {
         let reads = [&profile.cache_wait, &profile.memory_wait].map(|wait| wait.value());
         // The device reads a wait in several steps, one after the other, and hot caches shorten each of them.
@@ -54,14 +54,14 @@ impl Costs {
             graph_branch: whole(profile.graph.launch_branch.value()),
             graph_gap: whole(profile.graph.gap.value()),
             graph_start: whole(profile.graph.start.value()),
-            graph_cold: whole(cost::cold_node(profile)),
+            graph_cold: if is_cold { whole(cost::cold_node(profile)) } else { 0 },
             branch_wait: whole(profile.graph.branch_wait.value()),
             queues: (profile.queues.count.value() as u64).max(1),
             graph_roots: [0.0, profile.graph.switch.value()]
                 .map(|least| whole(profile.graph.dispatch.value().max(least))),
             queue_switch: whole(profile.graph.switch.value()),
             gap_engine: whole(profile.gap_engine.value()),
-            graph_reads: reads.map(whole),
+            graph_read: whole(reads[usize::from(is_cold)]),
             depth: profile.host.queue_depth.value() as u32,
             flush: (whole(profile.host.memset.value()), cost::flush(profile)),
         }

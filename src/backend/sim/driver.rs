@@ -12,7 +12,7 @@ use super::exchange::Exchanges;
 use super::graphs::{Capture, CapturedGraph, GraphNode};
 use super::machine::{Action, Placing, SimMachine, TaskId, Time};
 use super::numbers::urgency;
-use super::parts::{KnownParts, OperationParts, Parts, SimLaunch};
+use super::parts::{self, KnownParts, OperationParts, Parts, SimLaunch};
 use super::world::{Awaited, DriverView, SharedState, World};
 
 struct SimDriver {
@@ -36,7 +36,6 @@ struct SimDriver {
     /// For each gate, the task that holds it while it is closed; `None` while it is open.
     gates: Vec<Option<TaskId>>,
     capture: Option<Capture>,
-    is_cold: bool,
     /// The lane of the first launch outside of a capture; `None` before it.
     first_lane: Option<u32>,
     /// True once operations were launched on several lanes outside of captures.
@@ -67,7 +66,7 @@ pub fn open(profile: &Profile, images: &[Image], notes: &[String], each: bool) -
     let lanes =
         (0..).zip(images).flat_map(|(rank, image)| image.lanes.iter().map(move |lane| (rank, urgency(lane.priority))));
     let ranks = images.iter().map(|image| image.rank).collect();
-    let is_cold = images.iter().any(|image| !image.cold.is_empty());
+    let is_cold = images.iter().any(|image| parts::evicts(image, profile));
     let mut machine = SimMachine::new(profile, &lanes.collect::<Vec<_>>(), ranks, queues, is_cold);
     for (lane, info) in (0..).zip(images.iter().flat_map(|image| &image.lanes)) {
         info.unit_limit(profile).iter().for_each(|&units| machine.limit(lane, units));
@@ -118,7 +117,7 @@ impl SimDriver {
         SimDriver {
             world,
             place,
-            costs: Costs::new(profile, !image.cold.is_empty()),
+            costs: Costs::new(profile, parts::evicts(image, profile)),
             host: 0,
             calls: 0,
             issued: None,
@@ -130,7 +129,6 @@ impl SimDriver {
             graphs: Vec::new(),
             gates: vec![None; image.gates as usize],
             capture: None,
-            is_cold: false,
             first_lane: None,
             several_lanes: false,
             observing: false,
@@ -372,13 +370,13 @@ impl Driver for SimDriver {
         self.host += self.costs.graph_launch + self.costs.graph_branch * Time::from(graph.branches.saturating_sub(1));
         let start = self.submit(lane, Action::Mark(None), None)?;
         let placed = self.lanes[lane as usize].0.lane;
-        let is_cold = std::mem::take(&mut self.is_cold);
-        let cold = if is_cold && !graph.is_chain { self.costs.graph_cold } else { 0 };
+        let cold = if graph.is_chain { 0 } else { self.costs.graph_cold };
         // The front end of a process that has launched on several streams reads once more for each node.
-        let later = if self.several_lanes { self.costs.graph_reads[usize::from(is_cold)] } else { 0 };
+        let later = if self.several_lanes { self.costs.graph_read } else { 0 };
         let gap = self.costs.graph_gap + cold + later;
         self.world.lock().machine.keep_ends(gap);
-        let visible = self.host + self.costs.latency;
+        // The device reads a launch that it waits for: a description, and then the arguments. Before, these reads are part of the start.
+        let visible = self.host + self.costs.latency + 2 * self.costs.graph_read;
         let mut tasks: Vec<TaskId> = Vec::with_capacity(graph.nodes.len());
         let begin = self.costs.graph_start + self.costs.forks(graph.branches.into()) + cold + later;
         let mut roots: u64 = 0;
@@ -491,7 +489,6 @@ impl Driver for SimDriver {
 
     /// The flush takes time on the device, for which the host is ahead. Costs of operations contain its effect on the cache.
     fn flush(&mut self, lane: u32) -> Result<(), Box<Fault>> {
-        self.is_cold = true;
         let (host, task) = self.costs.flush;
         self.host += host;
         self.submit(lane, Action::Run(task), None).map(drop)

@@ -58,6 +58,23 @@ struct PartsKey {
     crossing: u32,
 }
 
+/// The accesses of an image's operation with this number.
+fn accesses(image: &Image, number: u32) -> OperationAccesses<'_> {
+    let op = &image.ops[number as usize];
+    OperationAccesses {
+        spec: &image.works[op.work as usize].spec,
+        offsets: image.operands(op).iter().map(|at| (at.space == Space::Device).then_some(at.offset)).collect(),
+        cold: image.cold.binary_search(&number).is_ok(),
+    }
+}
+
+/// Whether the last-level cache has lost the commands of an iteration when it begins: after a flush, or since the operations in between access
+/// more bytes than it holds.
+pub fn evicts(image: &Image, profile: &Profile) -> bool {
+    let all = (0..image.ops.len() as u32).map(|number| accesses(image, number));
+    !image.cold.is_empty() || cache::working_set(all) as f64 > cost::cache_room(profile)
+}
+
 impl KnownParts {
     /// Computes the parts of an image's operations.
     pub fn parts(
@@ -70,16 +87,8 @@ impl KnownParts {
         self.ranges.clear();
         let flag = whole(profile.host.wait.value());
         let mut parts = Vec::new();
-        let access = |number: u32| {
-            let op = &image.ops[number as usize];
-            OperationAccesses {
-                spec: &image.works[op.work as usize].spec,
-                offsets: image.operands(op).iter().map(|at| (at.space == Space::Device).then_some(at.offset)).collect(),
-                cold: image.cold.binary_search(&number).is_ok(),
-            }
-        };
         let order = begin_order(image, profile);
-        let shares = cache::shares(&order, access, profile);
+        let shares = cache::shares(&order, |number| accesses(image, number), profile);
         let cached = |number: usize| f64::from(shares[number]) / f64::from(cache::WHOLE);
         // Bytes by which each operation replaces lines of the last flush, and those that still replace some.
         let (mut replaced, mut flushed) = (vec![0.0; image.ops.len()], 0.0);

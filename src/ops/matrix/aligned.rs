@@ -257,8 +257,15 @@ impl Aligned {
         let expression = finish.expression();
         let last = (self.result.is_some() || self.product.epilogue.is_none() && finish.has_epilogue()).then(|| {
             let sums = self.result.map_or(output.bytes(), |(_, tensor)| tensor.bytes());
+            // Rows that are no whole packs take instructions for each element.
+            let work = self.result.filter(|_| self.parts == 1).map(|(offset, tensor)| {
+                let sums = Tensor { dims: output.dims, ..tensor };
+                finish.work_of_workspace(spec, Walked::in_workspace(offset, &sums, sums.strides))
+            });
+            let work = work.unwrap_or_default();
             Cost {
-                instructions: f64::from(expression.instructions()) * output.elements() as f64,
+                instructions: f64::from(expression.instructions()) * output.elements() as f64 + work.instructions,
+                sectors: work.sectors,
                 special: f64::from(expression.special()) * output.elements() as f64,
                 flops: f64::from(expression.flops()) * output.elements() as f64,
                 read: Traffic::of(Space::Device, sums) + Spec::bytes_of(&spec.inputs[2..]),

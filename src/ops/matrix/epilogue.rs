@@ -176,6 +176,13 @@ impl Finish {
         self.kernel_of(spec, sums, self.before)
     }
 
+    /// Returns the work of the kernel of [`Finish::kernel_of_workspace`].
+    pub fn work_of_workspace(&self, spec: &Spec, sums: Operand) -> walk::Work {
+        let inputs: Vec<Operand> = std::iter::once(sums).chain(self.added_operands(spec, self.before)).collect();
+        let expression = self.expression_of(inputs.len() as u8);
+        walk::work(&[Self::task(spec, &expression, inputs)])
+    }
+
     /// Returns the kernel of [`Finish::kernel_of_workspace`] for sums of several parts of the depth. The kernel also
     /// adds the parts, and multiplies the totals by the scaling factors of rows and columns.
     pub fn kernel_of_parts(&self, spec: &Spec, parts: Vec<Operand>) -> Option<Kernel> {
@@ -208,13 +215,18 @@ impl Finish {
 
     /// Returns the kernel that writes an expression of these inputs to the output.
     fn walk(spec: &Spec, expression: &Expression, inputs: Vec<Operand>) -> Option<Kernel> {
-        let output = &spec.outputs[0];
-        let outputs = vec![Operand::of(spec.inputs.len(), output, output.strides)];
-        let task = Task { expression, dims: output.dims, outputs, inputs };
-        match walk::launch_all("gemm_epilogue", &[task], output.dtype.compute()) {
+        let compute = spec.outputs[0].dtype.compute();
+        match walk::launch_all("gemm_epilogue", &[Self::task(spec, expression, inputs)], compute) {
             Launch::Kernel(kernel) => Some(kernel),
             _ => None,
         }
+    }
+
+    /// Returns the task that writes an expression of these inputs to the output.
+    fn task<'a>(spec: &Spec, expression: &'a Expression, inputs: Vec<Operand>) -> Task<'a> {
+        let output = &spec.outputs[0];
+        let outputs = vec![Operand::of(spec.inputs.len(), output, output.strides)];
+        Task { expression, dims: output.dims, outputs, inputs }
     }
 }
 

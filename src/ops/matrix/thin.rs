@@ -9,7 +9,7 @@ use super::super::layout::in_packs;
 use super::epilogue::Finish;
 use super::{arithmetic, batches, is_odd, scales, sizes, thin_text as text};
 use crate::ops::kernels::kernel::{Parameter, c_type, geometry_param, kernel, param, u32_param, u64_param};
-use crate::ops::kernels::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, RESIDENT_BLOCKS, SECTOR, WARP, share};
+use crate::ops::kernels::occupancy::{BUSY_BLOCKS, MOVED_AT_ONCE, RESIDENT_BLOCKS, SECTOR, WARP, share, share_with};
 use crate::ops::{Arg, Arithmetic, Cost, Kernel, Launch, Space, Spec, Tensor};
 
 /// Maximum number of rows or columns of a thin product. With more, multiplying takes longer than reading the large matrix without
@@ -61,10 +61,15 @@ const MAX_SPLITS: u64 = 64;
 /// Maximum number of blocks of a kernel.
 const MAX_BLOCKS: u64 = u32::MAX as u64 >> 1;
 
-/// Instructions per element of a matrix, which is converted and multiplied.
-const PER_ELEMENT: f64 = 1.5;
-/// Instructions per load beyond those of [`MIN_VECTOR_BYTES`], which [`PER_ELEMENT`] contains.
-const PER_LOAD: f64 = 2.0;
+/// Instructions per load with its address: along the depth; and across it, where a load beyond the last term is replaced. Counts in code for
+/// sm_90a by NVRTC 13.0, as are those per conversion of an element of 16 bits, and of a thread for its place.
+const PER_LOAD: [f64; 2] = [5.0, 12.0];
+const PER_CONVERSION: f64 = 1.0;
+const PER_THREAD: f64 = 130.0;
+/// Registers of a thread besides its sums and loaded elements, along the depth and across it, in code of the same compiler; and number of
+/// terms of the thin matrix that it loads at once into shared memory.
+const OTHER_REGISTERS: [u64; 2] = [16, 36];
+const STAGED_AT_ONCE: u64 = 4;
 /// Number of sums that a thread of the second kernel loads at once.
 const JOINED_AT_ONCE: u64 = 8;
 
@@ -350,21 +355,27 @@ impl Thin {
         let expression = self.finish.expression();
         let results = self.results() as f64;
         let of_results = results * f64::from(expression.instructions());
-        let loads = 1.0 / self.pack as f64 - size as f64 / MIN_VECTOR_BYTES as f64;
-        let per_element = PER_ELEMENT + PER_LOAD * loads.max(0.0);
+        let conversion = if size < 4 { PER_CONVERSION } else { 0.0 };
+        let of_load = |per_load: f64| conversion + per_load / self.pack as f64;
+        let [along, across] = PER_LOAD;
+        // A thread loads terms of the thin matrix for all of its rows. Across the depth, shared memory has them.
+        let loading = if self.along { of_load(along) * (1.0 + thin / rows) } else { of_load(across) };
         let has_parts = self.splits > 1;
         // Blocks find the groups of their rows or terms first.
         let finding = if self.groups.is_some() { 1.0 } else { 0.0 };
+        // Threads load terms of the thin matrix into shared memory, several at once.
+        let staged = if self.along { 0 } else { (self.share * self.thin).div_ceil(THREADS * STAGED_AT_ONCE) };
         let kernel = Cost {
             flops: 2.0 * products * thin + results * f64::from(expression.flops()),
-            // Each element is converted, as are those of the thin matrix for the rows of a thread, and multiplied.
-            instructions: products * (per_element + thin * (1.0 + per_element / rows)) + of_results,
+            instructions: products * self.padding() * (loading + thin)
+                + of_results
+                + (self.blocks() * THREADS) as f64 * self.of_thread(),
             read,
             sectors: (read.total() + again) as f64 / SECTOR as f64,
             written: if has_parts { parts } else { Spec::bytes_of(&spec.outputs) },
             blocks: self.blocks().max(1),
-            share: share(THREADS),
-            waits: rounds as f64 + finding,
+            share: share_with(THREADS, self.registers(size)),
+            waits: (rounds + staged) as f64 + finding,
             exchanges: finding + if self.group > WARP || !self.along { 2.0 } else { 1.0 },
             ..Cost::default()
         };
@@ -380,6 +391,36 @@ impl Thin {
             ..Cost::default()
         });
         std::iter::once(kernel).chain(join).collect()
+    }
+
+    /// Number of products of all threads for each product that exists. Threads behind the last row or term execute the instructions of
+    /// their warps too.
+    fn padding(&self) -> f64 {
+        let (rows, terms) = match self.along {
+            true => (THREADS / self.group * self.rows, self.group * self.pack),
+            false => (self.group * self.pack, THREADS / self.group),
+        };
+        let padded = |size: u64, whole: u64| size.next_multiple_of(whole) as f64 / size.max(1) as f64;
+        padded(self.wide, rows) * padded(self.share.min(self.depth), terms)
+    }
+
+    /// Registers of a thread. Across the depth, it loads the next elements while it adds the current ones.
+    fn registers(&self, size: u64) -> u64 {
+        let loaded = self.ahead * self.rows * (self.pack * size).div_ceil(4);
+        let [along, across] = OTHER_REGISTERS;
+        match self.along {
+            true => along + loaded + self.thin * (self.rows + self.pack),
+            false => across + 2 * loaded + self.thin * self.pack,
+        }
+    }
+
+    /// Instructions of a thread besides its products: for its place, and to add the sums of threads that share rows or columns.
+    fn of_thread(&self) -> f64 {
+        let sums = match self.along {
+            true => 4.0 * (self.rows * self.thin).next_power_of_two() as f64 + 4.0 * f64::from(self.group.ilog2()),
+            false => (self.thin * 2 * self.pack) as f64 + 20.0 * self.thin as f64,
+        };
+        PER_THREAD + sums
     }
 
     /// Returns the parameters of both kernels.

@@ -23,11 +23,12 @@ const MASKED: f64 = 2.0;
 const PER_WRITTEN: f64 = 10.0;
 const PER_GRADIENT: f64 = 2.0;
 
-/// Instructions per pack of columns and per window of columns; per element of a column for a place, and per column of a window.
+/// Instructions per pack of columns and per window of columns; per element of a column for a place, and per column of a window, for a place
+/// and for a result.
 const PER_COLUMN: f64 = 45.0;
 const PER_WINDOW: f64 = 45.0;
 const PER_PLACE: f64 = 8.0;
-const PER_JOINED: f64 = 6.0;
+const PER_JOINED: [f64; 2] = [6.0, 2.0];
 
 /// Instructions per element of a window in shared memory.
 const PER_HELD: f64 = 12.0;
@@ -84,9 +85,10 @@ impl Kernels {
         }
         if let (Some(joined), Some([size, ..])) = (self.columns(task), self.grid.steps) {
             let columns = (joined.blocks() * joined.columns()) as f64;
-            let of_a_column =
-                PER_COLUMN / joined.pack as f64 + if finds_places { PER_PLACE } else { PER_TERM } * size[1] as f64;
-            let of_a_window = PER_WINDOW + PER_JOINED * (size[0] * size[2]) as f64;
+            let [of_place, of_result] = PER_JOINED;
+            let (element, column) = if finds_places { (PER_PLACE, of_place) } else { (PER_TERM, of_result) };
+            let of_a_column = PER_COLUMN / joined.pack as f64 + element * size[1] as f64;
+            let of_a_window = PER_WINDOW + column * (size[0] * size[2]) as f64;
             return threads * PER_POSITION + columns * of_a_column + windows * of_a_window + zeros;
         }
         if self.threads(task) > 1 {

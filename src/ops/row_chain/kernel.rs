@@ -74,6 +74,10 @@ impl KernelFunction {
     }
 }
 
+/// Instructions of a thread for its place, and per access. Counts in code for sm_90a by NVRTC 13.0.
+const PER_PLACE: f64 = 40.0;
+const PER_ACCESS: f64 = 4.0;
+
 /// Number of the input that represents the core's operand; larger than any input number of a spec.
 const BEFORE: usize = u8::MAX as usize;
 
@@ -188,6 +192,17 @@ impl ChainPartition {
             share: share(self.sharing.block()),
             ..spec.streaming_cost(flops, 1)
         }
+    }
+
+    /// Instructions with which all threads find their places, and access and convert the elements of rows.
+    pub fn access_instructions(&self, spec: &Spec) -> f64 {
+        let dims = spec.outputs[0].dims;
+        let sharing = &self.sharing;
+        let of_access = |tensor: &Tensor| PER_ACCESS + if tensor.dtype.size() == 2 { sharing.pack as f64 } else { 0.0 };
+        let tensors = spec.inputs.iter().chain(&spec.outputs).filter(|tensor| tensor.dims == dims);
+        let packs = self.rows.length.div_ceil(sharing.pack).div_ceil(sharing.threads * self.cluster);
+        let of_thread = PER_PLACE + packs as f64 * tensors.map(of_access).sum::<f64>();
+        (self.blocks() * sharing.block()) as f64 * of_thread
     }
 
     pub fn launch(&self, core: Core, name: &str, spec: &Spec) -> Launch {

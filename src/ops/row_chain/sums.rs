@@ -137,7 +137,10 @@ impl Operation for RowSums {
         let each = |count: fn(&Expression) -> u32| expression.map_or(0.0, |one| f64::from(count(one)) * elements);
         let mut cost = partition.cost(spec, sums * elements + each(Expression::flops));
         let of_row = row_instructions(partition.sharing.threads);
-        cost.instructions = each(Expression::instructions) + sums * (PER_ELEMENT * elements + of_row * parts);
+        // Accesses do not wait for each other.
+        cost.independent = partition.access_instructions(spec);
+        cost.instructions =
+            each(Expression::instructions) + sums * (PER_ELEMENT * elements + of_row * parts) + cost.independent;
         cost.special = each(Expression::special);
         if partition.cluster > 1 {
             cost.handoffs = expression.map_or(0, |one| levels(one, count(spec)).len()) as f64;

@@ -75,6 +75,12 @@ const PER_ZEROS: f64 = 8.0;
 /// Instructions per listed term and pair of terms that a thread compares.
 const PER_PAIR: f64 = 4.5;
 
+/// Instructions per index whose row a thread compares with those of its warp: a count in code for sm_90a by NVRTC 13.0. Time for which it
+/// waits, in exchanges: for one row, and for each further row that the warp names (docs/measurements/2026-11-29-lost-commands.md).
+const PER_MATCHED: f64 = 45.0;
+const OF_MATCH: f64 = 1.0;
+const OF_MATCHED: f64 = 0.058;
+
 /// Exchanges among the threads of a block: while it lists few terms or counts the terms of each row, while it sorts them, and while it
 /// adds the sums of parts of a row.
 const LISTING: u64 = 3;
@@ -292,8 +298,11 @@ impl Search {
                 (PER_PAIR * terms * (self.blocks() * comparing) as f64, 0.0)
             }
             false => {
-                let named = 1.0 - (1.0 - self.own as f64 / self.rows as f64).powi(WARP as i32);
-                (0.0, named * self.share().div_ceil(self.threads) as f64)
+                let of_warp = |rows: u64| 1.0 - (1.0 - rows as f64 / self.rows as f64).powi(WARP as i32);
+                let named = of_warp(self.own);
+                let matching = OF_MATCH + OF_MATCHED * self.own as f64 * of_warp(1);
+                let compared = named * self.share().div_ceil(self.threads) as f64;
+                (PER_MATCHED * named * self.looks(), compared * matching)
             }
         };
         let joins = if self.divides_rows(spec) { JOINING } else { 0 };

@@ -349,6 +349,7 @@ impl Tiling {
                 } else {
                     0.0
                 },
+                stores: true,
                 ..Default::default()
             },
             ..Cost::default()
