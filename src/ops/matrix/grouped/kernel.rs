@@ -70,8 +70,10 @@ const MAX_OWN: u64 = 64;
 /// Time in ns of assigning the tiles of a group to blocks: 26 µs for 34 groups on an H200 (docs/measurements/2026-11-28-lists-of-tiles.md).
 const ASSIGNMENT: u64 = 760;
 
-/// Time in ns of building the table of groups.
-const TABLE: f64 = 2500.0;
+/// Time in ns of building the table of groups, and of each doubling of their number: two scans have a step for it, with two barriers
+/// (docs/measurements/2026-11-29-lost-commands.md).
+const TABLE: f64 = 380.0;
+const TABLE_STEP: f64 = 330.0;
 /// Operations of an SM per ns in the fastest tiles.
 const FASTEST: f64 = 5400.0;
 
@@ -336,6 +338,7 @@ impl Tiling {
         let read = read(spec, &self.shape, &self.lengths);
         let written = Spec::bytes_of(&spec.outputs);
         let resident = self.resident as u32;
+        let beside = self.blocks().div_ceil(UNITS).min(self.resident) as f64;
         let products = Cost {
             flops: 2.0 * rows as f64 * columns as f64 * depth as f64 + of_epilogue * results as f64,
             read,
@@ -345,7 +348,7 @@ impl Tiling {
             matrix: Some(arithmetic(spec)),
             tiling: super::super::super::Tiling {
                 flops: if self.by_units {
-                    self.block_time((read + written).total()) * FASTEST / f64::from(resident) * self.blocks() as f64
+                    self.block_time((read + written).total()) * FASTEST / beside * self.blocks() as f64
                 } else {
                     0.0
                 },
@@ -376,7 +379,8 @@ impl Tiling {
         // Threads shift each pack of an unaligned factor into place.
         let unaligned = self.sources.iter().filter(|source| !source.in_packs()).count() as f64;
         let flops = 2.0 * (self.rows * self.columns * DEPTH * steps * self.resident) as f64;
-        TABLE + time + unaligned * flops * SHIFTING * UNITS as f64 * 1e9
+        let table = TABLE + TABLE_STEP * f64::from(self.shape.groups.next_power_of_two().ilog2());
+        table + time + unaligned * flops * SHIFTING * UNITS as f64 * 1e9
     }
 
     /// The kernels of the product, in words; `None` if there is only one.
