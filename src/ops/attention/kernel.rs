@@ -5,8 +5,8 @@ use super::super::layout::in_packs;
 use super::cost::{PER_BIAS, SEARCH_EXCHANGES, TileCounts, WAIT, bias_again, searches};
 use super::shape::{Axes, bias, bias_pack, copied_bias};
 use super::tiles::{
-    HELD, MANY_ROWS, MAX_SPLITS, NARROW, OPERATIONS, RESIDENT, SMALL_ROWS, STAGES, THREADS, Tiles, WIDE_STAGES, WIDEST,
-    whole_tiles,
+    HELD, MANY_ROWS, MAX_SPLITS, NARROW, OPERATIONS, RESIDENT, SMALL_ROWS, SMALL_TILE_WAITS, STAGES, THREADS, Tiles,
+    WIDE_STAGES, WIDEST, whole_tiles,
 };
 use super::*;
 use crate::ops::kernels::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
@@ -105,7 +105,7 @@ impl ForwardPartition {
         };
         let keys = match block_rows == MANY_ROWS {
             true => [if widest <= NARROW { 64 } else { 128 }, 128, others],
-            false => [64, others, others],
+            false => [others; 3],
         };
         let (width, value_width) = (whole_tiles(shape.size), whole_tiles(shape.value_size));
         let mut tiles = Tiles {
@@ -177,7 +177,7 @@ impl ForwardPartition {
             waits: 1.0,
             exchanges: 2.0,
             blocks: merge.grid.iter().product::<u64>().max(1),
-            share: share(THREADS),
+            share: share(merge.block.iter().product::<u32>().into()),
             ..Cost::default()
         };
         let of_first = if parts == Traffic::NONE { written } else { Traffic::NONE };
@@ -262,12 +262,13 @@ impl ForwardPartition {
         let scores = (tiles.rows * tiles.keys[0]) as f64;
         let multiplied = 2.0 * scores * (tiles.width + tiles.value_width) as f64 / RATE * PER_OPERATION;
         let issued = PER_SCORE * scores * (PER_ISSUE + PER_STEP / tiles.threads() as f64);
-        let of_tile = (1.0 - (multiplied + issued) / WAIT).max(0.0);
+        let accesses = if tiles.rows <= SMALL_ROWS { SMALL_TILE_WAITS } else { 1.0 };
+        let of_tile = (accesses - (multiplied + issued) / WAIT).max(0.0);
         let of_pages = if self.shape.page.is_some() { PAGE_WAITS } else { 0.0 };
         if tiles.wide {
             return 2.0 + of_pages + searches(&self.shape) + tiles.edge_bytes() as f64 / (CACHE_RATE * WAIT);
         }
-        2.0 + of_pages + searches(&self.shape) + of_tile * self.of_block(tiles)
+        2.0 + of_pages + searches(&self.shape) + of_tile * tiles.waited(self.of_block(tiles))
     }
 
     /// Number of tiles of scores of each block, if all had as many.
@@ -469,18 +470,23 @@ impl ForwardPartition {
             u32_param("splits", tiles.splits),
             param("f32* parts", Arg::Workspace(self.workspace())),
         ]);
-        let divisions = if tiles.splits / tiles.cluster > HELD { THREADS / WARP } else { 1 };
+        // Threads hold all parts, so that they wait for memory once.
+        let divisions = match tiles.splits.div_ceil(HELD) {
+            1 => 1,
+            several => several.next_power_of_two().max(THREADS / WARP),
+        };
+        let threads = THREADS.max(divisions * WARP);
         let before = format!(
-            "{}#define MAX_SPLITS {MAX_SPLITS}\n#define CLUSTER_BLOCKS {}\n#define DIVISIONS {divisions}\n#define HELD {HELD}\n{}{}",
-            self.types(spec, THREADS),
+            "{}#define CLUSTER_BLOCKS {}\n#define DIVISIONS {divisions}\n#define HELD {HELD}\n{}{}",
+            self.types(spec, threads),
             tiles.cluster,
             text::PLACES,
             merge_text::CLUSTERS,
         );
-        let blocks = count * self.shape.value_size.div_ceil(THREADS / divisions);
+        let blocks = count * self.shape.value_size.div_ceil(threads / divisions);
         Kernel {
             without_clusters: tiles.splits == tiles.cluster,
-            ..kernel("attention_merge", &before, &params, merge_text::MERGE, blocks, THREADS as u32)
+            ..kernel("attention_merge", &before, &params, merge_text::MERGE, blocks, threads as u32)
         }
     }
 
