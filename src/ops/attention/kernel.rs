@@ -3,6 +3,7 @@
 use super::super::cost::Tiling;
 use super::super::layout::in_packs;
 use super::cost::{PER_BIAS, SEARCH_EXCHANGES, TileCounts, WAIT, bias_again, searches};
+use super::sequences_text::row_blocks;
 use super::shape::{Axes, bias, bias_pack, copied_bias};
 use super::tiles::{
     HELD, MANY_ROWS, MAX_SPLITS, NARROW, OPERATIONS, RESIDENT, SMALL_ROWS, SMALL_TILE_WAITS, STAGES, THREADS, Tiles,
@@ -377,7 +378,7 @@ impl ForwardPartition {
                 u64_param("column", spec.inputs[3].strides[1]),
             ]);
         }
-        params.extend(sequence_params(spec));
+        params.extend(sequences_text::params(spec));
         if let Some(bias) = bias(spec) {
             let place = input(spec, BIAS).expect("there is a bias") as u8;
             params.push(param(format!("const {}* bias", c_type(bias.dtype)), Arg::Operand(place)));
@@ -387,7 +388,7 @@ impl ForwardPartition {
     }
 
     fn types(&self, spec: &Spec, threads: u64) -> String {
-        let (more, has_bias) = (sequences_text(spec), input(spec, BIAS).is_some());
+        let (more, has_bias) = (sequences_text::definitions(spec), input(spec, BIAS).is_some());
         let pool = match self.shape.page {
             Some(page) => {
                 let [pages, lengths] = [3, 4].map(|input| c_type(spec.inputs[input].dtype));
@@ -524,38 +525,6 @@ pub fn size_params(shape: &Shape, own: &[(&str, u64)]) -> Vec<Parameter> {
     own.iter().copied().chain(of_shape).map(size).collect()
 }
 
-/// Returns the number of blocks for the rows of one index of the geometry. Each packed sequence begins a new block, and
-/// so do the rows after the last one. The number is an upper bound, since lengths are known only at run time.
-pub fn row_blocks(shape: &Shape, rows: u64, of_a_block: u64) -> u64 {
-    match shape.sequences {
-        Some(sequences) => rows / of_a_block + sequences + 1,
-        None => rows.div_ceil(of_a_block),
-    }
-}
-
-/// Returns the kernel text with the definitions for packed sequences.
-pub fn sequences_text(spec: &Spec) -> String {
-    match input(spec, ENDS) {
-        Some(ends) => {
-            let [ends, key_ends] = [ends, ends + 1].map(|input| c_type(spec.inputs[input].dtype));
-            format!("#define RAGGED 1\ntypedef {ends} P;\ntypedef {key_ends} N;\n")
-        }
-        None => "#define RAGGED 0\n".to_owned(),
-    }
-}
-
-/// Returns parameters for the ends of packed sequences; none if the use has no sequences.
-pub fn sequence_params(spec: &Spec) -> Vec<Parameter> {
-    let Some(ends) = input(spec, ENDS) else { return Vec::new() };
-    vec![
-        param("const P* ends", Arg::Operand(ends as u8)),
-        param("const N* key_ends", Arg::Operand(ends as u8 + 1)),
-        u32_param("sequences", spec.inputs[ends].dims[0]),
-        u64_param("ends_step", spec.inputs[ends].strides[0]),
-        u64_param("key_ends_step", spec.inputs[ends + 1].strides[0]),
-    ]
-}
-
 /// Returns the strides of an operand's positions, heads and elements, in elements. `axes` is `None` for an operand with one number
 /// per query; `rank` is the rank of the queries.
 pub fn steps(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Arg {
@@ -568,6 +537,7 @@ pub fn steps(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Arg {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::kernels::occupancy::RESERVED_SHARED;
 
     /// Rows of a block of packed sequences that have this many queries on average.
     fn block_rows(sequences: u64, queries: u64, size: u64) -> u64 {
@@ -589,6 +559,18 @@ mod tests {
             let tiles = ForwardPartition::of(&spec).tiles.expect("matrix units");
             assert_eq!(tiles.bias, 4);
             assert!(tiles.shared() <= 227 << 10, "{queries} queries, heads of {size}: {} bytes", tiles.shared());
+        }
+    }
+
+    #[test]
+    fn an_sm_has_room_for_its_resident_blocks() {
+        let sizes = [16, 64, 80, 96, 128, 192, 256, 512];
+        for (queries, size) in [1, 32, 64, 4096].into_iter().flat_map(|queries| sizes.map(|size| (queries, size))) {
+            let [q, k] = [queries, 4096].map(|positions| Tensor::packed(DType::BF16, &[64, positions, size]));
+            let spec = Spec::of_use("attention", &[], vec![q, k, k], &[None; 2]).expect("a use");
+            let tiles = ForwardPartition::of(&spec).tiles.expect("matrix units");
+            let taken = tiles.resident() * (tiles.shared() + RESERVED_SHARED);
+            assert!(taken <= UNIT_SHARED, "{queries} queries, heads of {size}: {taken} bytes");
         }
     }
 

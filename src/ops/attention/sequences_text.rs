@@ -1,5 +1,9 @@
 //! Text of the kernels for packed sequences: which sequence a block processes.
 
+use super::shape::Shape;
+use super::*;
+use crate::ops::kernels::kernel::{Parameter, c_type, param, u32_param, u64_param};
+
 /// Kernel text that defines `SEQUENCE_OF` if `RAGGED` is 1. It needs `GROUP`, and `P` and `N`, the types of the ends.
 pub const SEQUENCES: &str = r#"
 #if RAGGED
@@ -69,3 +73,35 @@ template <bool KEY_ROWS> __device__ inline Sequence sequence_of(const P* ends, u
   sequence_of<key_rows>(ends, ends_step, key_ends, key_ends_step, sequences, queries, keys, number, block)
 #endif
 "#;
+
+/// Returns the number of blocks for the rows of one index of the geometry. Each packed sequence begins a new block, and
+/// so do the rows after the last one. The number is an upper bound, since lengths are known only at run time.
+pub fn row_blocks(shape: &Shape, rows: u64, of_a_block: u64) -> u64 {
+    match shape.sequences {
+        Some(sequences) => rows / of_a_block + sequences + 1,
+        None => rows.div_ceil(of_a_block),
+    }
+}
+
+/// Returns the kernel text with the definitions for packed sequences.
+pub fn definitions(spec: &Spec) -> String {
+    match input(spec, ENDS) {
+        Some(ends) => {
+            let [ends, key_ends] = [ends, ends + 1].map(|input| c_type(spec.inputs[input].dtype));
+            format!("#define RAGGED 1\ntypedef {ends} P;\ntypedef {key_ends} N;\n")
+        }
+        None => "#define RAGGED 0\n".to_owned(),
+    }
+}
+
+/// Returns parameters for the ends of packed sequences; none if the use has no sequences.
+pub fn params(spec: &Spec) -> Vec<Parameter> {
+    let Some(ends) = input(spec, ENDS) else { return Vec::new() };
+    vec![
+        param("const P* ends", Arg::Operand(ends as u8)),
+        param("const N* key_ends", Arg::Operand(ends as u8 + 1)),
+        u32_param("sequences", spec.inputs[ends].dims[0]),
+        u64_param("ends_step", spec.inputs[ends].strides[0]),
+        u64_param("key_ends_step", spec.inputs[ends + 1].strides[0]),
+    ]
+}
