@@ -1,6 +1,5 @@
 //! Text of the kernels for packed sequences: which sequence a block processes.
 
-use super::shape::Shape;
 use super::*;
 use crate::ops::kernels::kernel::{Parameter, c_type, param, u32_param, u64_param};
 
