@@ -57,8 +57,8 @@ const BLOCK_SHARED: u64 = 227 << 10;
 /// Floating-point operations of the matrix units of an H100's SM in a ns.
 pub const OPERATIONS: f64 = 5454.0;
 
-/// Time in ns of a kernel that merges parts, without that of their bytes.
-const MERGE: f64 = 3000.0;
+/// Time in ns of a kernel that merges parts, without that of their bytes (docs/measurements/2026-11-29-parts-and-ends.md).
+const MERGE: f64 = 2200.0;
 
 /// Maximum number of parts of an element that a thread of this kernel holds. With more parts, the warps of a block divide them.
 pub const HELD: u64 = 8;
