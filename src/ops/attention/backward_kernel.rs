@@ -4,7 +4,8 @@ mod costs;
 
 use super::super::layout::in_packs;
 use super::cost::TileCounts;
-use super::kernel::{row_blocks, sequence_params, sequences_text, size_params, steps};
+use super::kernel::{size_params, steps};
+use super::sequences_text::row_blocks;
 use super::shape::{Axes, bias, bias_pack, copied_bias};
 use super::tiles::whole_tiles;
 use super::*;
@@ -334,7 +335,7 @@ impl BackwardPartition {
         }
         let (rows, others, indices) = self.rows(keys);
         params.extend(size_params(&self.shape, &[("rows", rows), ("others", others)]));
-        params.extend(sequence_params(spec));
+        params.extend(sequences_text::params(spec));
         params.push(param("C scale", Arg::real(spec.inputs[0].dtype.compute(), self.shape.scale)));
         if self.has_tiles() {
             let scale = (self.shape.scale * std::f64::consts::LOG2_E) as f32;
@@ -355,7 +356,7 @@ impl BackwardPartition {
         format!(
             "{}{}typedef {} T;\ntypedef {} C;\n{}#define CAUSAL {}\n",
             bounds(THREADS as u32),
-            sequences_text(spec),
+            sequences_text::definitions(spec),
             c_type(spec.inputs[0].dtype),
             c_type(compute),
             bias_text::definitions(spec, bias_pack(spec)),

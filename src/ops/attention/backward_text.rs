@@ -78,8 +78,8 @@ pub const TILES: &str = r#"#if WARPGROUPS
   extern __shared__ __align__(1024) Pack<u32, 4> memory[];
   // Double buffering of the tiles of columns.
   const u32 STAGES = 2, STAGE = (PARTS + VALUE_PARTS) * BN * 64;
-  Columns<BM> tile_own1 = {(u16*)memory};
-  Columns<BM> tile_own2 = {tile_own1.at + PARTS * BM * 64};
+  Columns<BM, WIDTH> tile_own1 = {(u16*)memory};
+  Columns<BM, VALUE_WIDTH> tile_own2 = {tile_own1.at + PARTS * BM * 64};
   u16* tiles = tile_own2.at + VALUE_PARTS * BM * 64;
   f32* logs = (f32*)(tiles + STAGES * STAGE);
 #else
@@ -255,23 +255,16 @@ pub const TILES: &str = r#"#if WARPGROUPS
   };
   advance(split);
 #if WARPGROUPS
-  // Loads the rows of one operand, in columns of 64 elements.
-  auto load_rows_of = [&](u16* to, u32 part, const T* from, i64 stride, u32 count, u32 width, i64 element) {
-    load_matrix<THREADS, PACKS>(Tile<BM, 64>{to + part * (BM * 64)}, from + part * 64 * element, stride, count, left_of(width, part * 64), element);
-  };
-  EACH_TILE(part, PARTS)
-    load_rows_of(tile_own1.at, part, own1 + place_of_own(s_own1, first_row), s_own1.query, rows - first_row, d, s_own1.element);
-  EACH_TILE(part, VALUE_PARTS)
-    load_rows_of(tile_own2.at, part, own2 + place_of_own(s_own2, first_row), s_own2.query, rows - first_row, dv, s_own2.element);
-  auto load_columns_of = [&](u16* to, u32 part, const T* other, const Steps& steps, u32 width) {
-    const T* from = other + head * steps.head + (i64)start * steps.query + part * 64 * steps.element;
-    load_matrix<THREADS, PACKS>(Tile<BN, 64>{to + part * (BN * 64)}, from, steps.query, others - start, left_of(width, part * 64), steps.element);
-  };
+  load_in_columns<THREADS, PACKS>(tile_own1, own1 + place_of_own(s_own1, first_row), s_own1.query, rows - first_row, d, s_own1.element);
+  load_in_columns<THREADS, PACKS>(tile_own2, own2 + place_of_own(s_own2, first_row), s_own2.query, rows - first_row, dv, s_own2.element);
   f32 next_log = 0, next_delta = 0;
   auto load_columns = [&](u32 stage) {
-    u16* to = tiles + stage * STAGE;
-    EACH_TILE(part, PARTS) load_columns_of(to, part, other1, s_other1, d);
-    EACH_TILE(part, VALUE_PARTS) load_columns_of(to + PARTS * BN * 64, part, other2, s_other2, dv);
+    Columns<BN, WIDTH> tile_other1 = {tiles + stage * STAGE};
+    Columns<BN, VALUE_WIDTH> tile_other2 = {tile_other1.at + PARTS * BN * 64};
+    const T* from1 = other1 + head * s_other1.head + (i64)start * s_other1.query;
+    const T* from2 = other2 + head * s_other2.head + (i64)start * s_other2.query;
+    load_in_columns<THREADS, PACKS>(tile_other1, from1, s_other1.query, others - start, d, s_other1.element);
+    load_in_columns<THREADS, PACKS>(tile_other2, from2, s_other2.query, others - start, dv, s_other2.element);
     if (KEYS && threadIdx.x < BN) {
       next_log = of_column(lse, s_lse);
       next_delta = of_column(delta, s_delta);

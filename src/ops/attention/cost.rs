@@ -27,21 +27,21 @@ const DETERMINISTIC_SIZES: [u64; 2] = [128, 256];
 const PER_SCORE: f64 = 5.0;
 const PER_SLOPE: f64 = 10.0;
 
-/// Accesses and exchanges for which a block waits before its first tile and after its last; accesses of the kernels for
-/// gradients; and accesses per tile of single queries and of the product of the gradients of scores, whose loads no
+/// Accesses and exchanges for which a block of the library's kernels waits before its first tile and after its last; accesses of the
+/// kernels for gradients; and accesses per tile of single queries and of the product of the gradients of scores, whose loads no
 /// multiplication hides.
 const WAITS: f64 = 2.0;
 const EXCHANGES: f64 = 3.0;
 const GRADIENT_WAITS: f64 = 5.0;
-const TILE_WAITS: f64 = 3.0;
+const LIBRARY_TILE_WAITS: f64 = 3.0;
 
 /// Keys of a step of that product.
 const STEP: u64 = 64;
 
 /// Number of packed sequences whose ends a warp reads at once to find the sequence of its block.
-const ENDS_AT_ONCE: u64 = 32;
-/// Exchanges that take as long as a search among these ends: 17 shuffles one after the other. An exchange has five, a barrier and a load.
-pub const SEARCH_EXCHANGES: f64 = 3.0;
+const ENDS_AT_ONCE: u64 = 128;
+/// Exchanges that take as long as a search among these ends: two sums over lanes, and loads of ends that the SM's cache holds.
+pub const SEARCH_EXCHANGES: f64 = 1.0;
 
 /// Time of a wait and of an exchange on an H100, in ns.
 pub const WAIT: f64 = 342.0;
@@ -231,7 +231,7 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
         let further = calls * if is_few { 1 + u64::from(splits > 1) } else { 2 } - 1;
         return Cost {
             flops,
-            waits: WAITS + if is_few { TILE_WAITS * tiles.longest as f64 } else { 0.0 },
+            waits: WAITS + if is_few { LIBRARY_TILE_WAITS * tiles.longest as f64 } else { 0.0 },
             tiling: Tiling { flops: multiplied, further, ..Tiling::default() },
             ..cost(&tiles, scores, PER_SCORE)
         };
@@ -248,7 +248,7 @@ fn library(spec: &Spec, shape: &Shape, fused: &FusedAttention) -> Cost {
     };
     // A block of the product takes its steps one after the other, while others read memory.
     let steps = if fused.deterministic { shape.keys.div_ceil(STEP) } else { 0 };
-    let chain = (TILE_WAITS * steps as f64 - read_again as f64 / BANDWIDTH / WAIT).max(0.0);
+    let chain = (LIBRARY_TILE_WAITS * steps as f64 - read_again as f64 / BANDWIDTH / WAIT).max(0.0);
     let waves = tiles.blocks.div_ceil(UNITS).max(1) as f64;
     // A thread loads a bias in pairs of elements, and waits for each sector of 16 elements once.
     let of_bias = match input(spec, BIAS) {

@@ -3,10 +3,11 @@
 use super::super::cost::Tiling;
 use super::super::layout::in_packs;
 use super::cost::{PER_BIAS, SEARCH_EXCHANGES, TileCounts, WAIT, bias_again, searches};
+use super::sequences_text::row_blocks;
 use super::shape::{Axes, bias, bias_pack, copied_bias};
 use super::tiles::{
-    HELD, MANY_ROWS, MAX_SPLITS, NARROW, OPERATIONS, RESIDENT, SMALL_ROWS, STAGES, THREADS, Tiles, WIDE_STAGES, WIDEST,
-    whole_tiles,
+    HELD, MANY_ROWS, MAX_SPLITS, NARROW, OPERATIONS, RESIDENT, SMALL_ROWS, SMALL_TILE_WAITS, STAGES, THREADS, Tiles,
+    WIDE_STAGES, WIDEST, whole_tiles,
 };
 use super::*;
 use crate::ops::kernels::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
@@ -105,7 +106,7 @@ impl ForwardPartition {
         };
         let keys = match block_rows == MANY_ROWS {
             true => [if widest <= NARROW { 64 } else { 128 }, 128, others],
-            false => [64, others, others],
+            false => [others; 3],
         };
         let (width, value_width) = (whole_tiles(shape.size), whole_tiles(shape.value_size));
         let mut tiles = Tiles {
@@ -177,7 +178,7 @@ impl ForwardPartition {
             waits: 1.0,
             exchanges: 2.0,
             blocks: merge.grid.iter().product::<u64>().max(1),
-            share: share(THREADS),
+            share: share(merge.block.iter().product::<u32>().into()),
             ..Cost::default()
         };
         let of_first = if parts == Traffic::NONE { written } else { Traffic::NONE };
@@ -262,12 +263,13 @@ impl ForwardPartition {
         let scores = (tiles.rows * tiles.keys[0]) as f64;
         let multiplied = 2.0 * scores * (tiles.width + tiles.value_width) as f64 / RATE * PER_OPERATION;
         let issued = PER_SCORE * scores * (PER_ISSUE + PER_STEP / tiles.threads() as f64);
-        let of_tile = (1.0 - (multiplied + issued) / WAIT).max(0.0);
+        let accesses = if tiles.rows <= SMALL_ROWS { SMALL_TILE_WAITS } else { 1.0 };
+        let of_tile = (accesses - (multiplied + issued) / WAIT).max(0.0);
         let of_pages = if self.shape.page.is_some() { PAGE_WAITS } else { 0.0 };
         if tiles.wide {
             return 2.0 + of_pages + searches(&self.shape) + tiles.edge_bytes() as f64 / (CACHE_RATE * WAIT);
         }
-        2.0 + of_pages + searches(&self.shape) + of_tile * self.of_block(tiles)
+        2.0 + of_pages + searches(&self.shape) + of_tile * tiles.waited(self.of_block(tiles))
     }
 
     /// Number of tiles of scores of each block, if all had as many.
@@ -376,7 +378,7 @@ impl ForwardPartition {
                 u64_param("column", spec.inputs[3].strides[1]),
             ]);
         }
-        params.extend(sequence_params(spec));
+        params.extend(sequences_text::params(spec));
         if let Some(bias) = bias(spec) {
             let place = input(spec, BIAS).expect("there is a bias") as u8;
             params.push(param(format!("const {}* bias", c_type(bias.dtype)), Arg::Operand(place)));
@@ -386,7 +388,7 @@ impl ForwardPartition {
     }
 
     fn types(&self, spec: &Spec, threads: u64) -> String {
-        let (more, has_bias) = (sequences_text(spec), input(spec, BIAS).is_some());
+        let (more, has_bias) = (sequences_text::definitions(spec), input(spec, BIAS).is_some());
         let pool = match self.shape.page {
             Some(page) => {
                 let [pages, lengths] = [3, 4].map(|input| c_type(spec.inputs[input].dtype));
@@ -469,18 +471,23 @@ impl ForwardPartition {
             u32_param("splits", tiles.splits),
             param("f32* parts", Arg::Workspace(self.workspace())),
         ]);
-        let divisions = if tiles.splits / tiles.cluster > HELD { THREADS / WARP } else { 1 };
+        // Threads hold all parts, so that they wait for memory once.
+        let divisions = match tiles.splits.div_ceil(HELD) {
+            1 => 1,
+            several => several.next_power_of_two().max(THREADS / WARP),
+        };
+        let threads = THREADS.max(divisions * WARP);
         let before = format!(
-            "{}#define MAX_SPLITS {MAX_SPLITS}\n#define CLUSTER_BLOCKS {}\n#define DIVISIONS {divisions}\n#define HELD {HELD}\n{}{}",
-            self.types(spec, THREADS),
+            "{}#define CLUSTER_BLOCKS {}\n#define DIVISIONS {divisions}\n#define HELD {HELD}\n{}{}",
+            self.types(spec, threads),
             tiles.cluster,
             text::PLACES,
             merge_text::CLUSTERS,
         );
-        let blocks = count * self.shape.value_size.div_ceil(THREADS / divisions);
+        let blocks = count * self.shape.value_size.div_ceil(threads / divisions);
         Kernel {
             without_clusters: tiles.splits == tiles.cluster,
-            ..kernel("attention_merge", &before, &params, merge_text::MERGE, blocks, THREADS as u32)
+            ..kernel("attention_merge", &before, &params, merge_text::MERGE, blocks, threads as u32)
         }
     }
 
@@ -518,38 +525,6 @@ pub fn size_params(shape: &Shape, own: &[(&str, u64)]) -> Vec<Parameter> {
     own.iter().copied().chain(of_shape).map(size).collect()
 }
 
-/// Returns the number of blocks for the rows of one index of the geometry. Each packed sequence begins a new block, and
-/// so do the rows after the last one. The number is an upper bound, since lengths are known only at run time.
-pub fn row_blocks(shape: &Shape, rows: u64, of_a_block: u64) -> u64 {
-    match shape.sequences {
-        Some(sequences) => rows / of_a_block + sequences + 1,
-        None => rows.div_ceil(of_a_block),
-    }
-}
-
-/// Returns the kernel text with the definitions for packed sequences.
-pub fn sequences_text(spec: &Spec) -> String {
-    match input(spec, ENDS) {
-        Some(ends) => {
-            let [ends, key_ends] = [ends, ends + 1].map(|input| c_type(spec.inputs[input].dtype));
-            format!("#define RAGGED 1\ntypedef {ends} P;\ntypedef {key_ends} N;\n")
-        }
-        None => "#define RAGGED 0\n".to_owned(),
-    }
-}
-
-/// Returns parameters for the ends of packed sequences; none if the use has no sequences.
-pub fn sequence_params(spec: &Spec) -> Vec<Parameter> {
-    let Some(ends) = input(spec, ENDS) else { return Vec::new() };
-    vec![
-        param("const P* ends", Arg::Operand(ends as u8)),
-        param("const N* key_ends", Arg::Operand(ends as u8 + 1)),
-        u32_param("sequences", spec.inputs[ends].dims[0]),
-        u64_param("ends_step", spec.inputs[ends].strides[0]),
-        u64_param("key_ends_step", spec.inputs[ends + 1].strides[0]),
-    ]
-}
-
 /// Returns the strides of an operand's positions, heads and elements, in elements. `axes` is `None` for an operand with one number
 /// per query; `rank` is the rank of the queries.
 pub fn steps(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Arg {
@@ -562,6 +537,7 @@ pub fn steps(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Arg {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::kernels::occupancy::RESERVED_SHARED;
 
     /// Rows of a block of packed sequences that have this many queries on average.
     fn block_rows(sequences: u64, queries: u64, size: u64) -> u64 {
@@ -583,6 +559,18 @@ mod tests {
             let tiles = ForwardPartition::of(&spec).tiles.expect("matrix units");
             assert_eq!(tiles.bias, 4);
             assert!(tiles.shared() <= 227 << 10, "{queries} queries, heads of {size}: {} bytes", tiles.shared());
+        }
+    }
+
+    #[test]
+    fn an_sm_has_room_for_its_resident_blocks() {
+        let sizes = [16, 64, 80, 96, 128, 192, 256, 512];
+        for (queries, size) in [1, 32, 64, 4096].into_iter().flat_map(|queries| sizes.map(|size| (queries, size))) {
+            let [q, k] = [queries, 4096].map(|positions| Tensor::packed(DType::BF16, &[64, positions, size]));
+            let spec = Spec::of_use("attention", &[], vec![q, k, k], &[None; 2]).expect("a use");
+            let tiles = ForwardPartition::of(&spec).tiles.expect("matrix units");
+            let taken = tiles.resident() * (tiles.shared() + RESERVED_SHARED);
+            assert!(taken <= UNIT_SHARED, "{queries} queries, heads of {size}: {taken} bytes");
         }
     }
 

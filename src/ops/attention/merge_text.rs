@@ -36,34 +36,38 @@ __device__ inline Pack<f32, 4> four_of_block(const f32* at, u32 block) {
 /// Combines the partial results of blocks that share the keys of a row. `DIVISIONS` groups of a block's threads divide the
 /// parts, and the threads of a group compute neighbouring elements of the row. A thread holds `HELD` parts of its element.
 pub const MERGE: &str = r#"  const u32 WIDTH = THREADS / DIVISIONS;
-  __shared__ f32 weights[MAX_SPLITS], sums[DIVISIONS][WIDTH];
+  __shared__ f32 weights[HELD * DIVISIONS + 31], sums[DIVISIONS][WIDTH];
   u32 blocks = (dv + WIDTH - 1) / WIDTH, lane = threadIdx.x % 32, division = threadIdx.x / WIDTH, own = threadIdx.x % WIDTH;
   u32 element = blockIdx.x % blocks * WIDTH + own;
   u64 row = blockIdx.x / blocks;
   u32 parts_of_row = splits / CLUSTER;
   const f32* logs = parts + count * parts_of_row * dv + row * parts_of_row;
   const f32* values = parts + row * parts_of_row * dv;
-  // Loads do not wait for the weights.
-  f32 held[HELD];
+  // Loads do not wait for the weights. Each warp computes the same ones.
+  const u32 LOGS = (HELD * DIVISIONS + 31) / 32;
+  f32 held[HELD], log[LOGS], top = LOWEST, total = 0;
+#pragma unroll
+  for (u32 i = 0; i < LOGS; i++) log[i] = lane + i * 32 < parts_of_row ? logs[lane + i * 32] : LOWEST;
 #pragma unroll
   for (u32 i = 0; i < HELD; i++) {
     u32 s = division + i * DIVISIONS;
     held[i] = element < dv && s < parts_of_row ? values[(u64)s * dv + element] : 0;
   }
-  // Each warp computes the same values.
-  f32 top = LOWEST, total = 0;
-  for (u32 s = lane; s < parts_of_row; s += 32) top = logs[s] > top || !(logs[s] == logs[s]) ? logs[s] : top;
+#pragma unroll
+  for (u32 i = 0; i < LOGS; i++) top = log[i] > top || !(log[i] == log[i]) ? log[i] : top;
 #pragma unroll
   for (int mask = 16; mask > 0; mask /= 2) {
     f32 other = SHUFFLE_XOR(top, mask);
     top = other > top || !(other == other) ? other : top;
   }
   f32 base = top == LOWEST ? 0 : top;
-  for (u32 s = lane; s < parts_of_row; s += 32) total += expf(logs[s] - base);
+#pragma unroll
+  for (u32 i = 0; i < LOGS; i++) total += log[i] = expf(log[i] - base);
 #pragma unroll
   for (int mask = 16; mask > 0; mask /= 2) total += SHUFFLE_XOR(total, mask);
   if (threadIdx.x < 32)
-    for (u32 s = lane; s < parts_of_row; s += 32) weights[s] = total == 0 ? 0 : expf(logs[s] - base) / total;
+#pragma unroll
+    for (u32 i = 0; i < LOGS; i++) weights[lane + i * 32] = total == 0 ? 0 : log[i] / total;
   __syncthreads();
   f32 sum = 0;
 #pragma unroll
@@ -71,8 +75,6 @@ pub const MERGE: &str = r#"  const u32 WIDTH = THREADS / DIVISIONS;
     u32 s = division + i * DIVISIONS;
     if (s < parts_of_row) sum += weights[s] * held[i];
   }
-  if (element < dv)
-    for (u32 s = division + HELD * DIVISIONS; s < parts_of_row; s += DIVISIONS) sum += weights[s] * values[(u64)s * dv + element];
   sums[division][own] = sum;
   __syncthreads();
   if (division > 0 || element >= dv) return;

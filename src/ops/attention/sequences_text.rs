@@ -1,5 +1,8 @@
 //! Text of the kernels for packed sequences: which sequence a block processes.
 
+use super::*;
+use crate::ops::kernels::kernel::{Parameter, c_type, param, u32_param, u64_param};
+
 /// Kernel text that defines `SEQUENCE_OF` if `RAGGED` is 1. It needs `GROUP`, and `P` and `N`, the types of the ends.
 pub const SEQUENCES: &str = r#"
 #if RAGGED
@@ -24,77 +27,80 @@ __device__ inline u32 lanes_total(u32 value) {
 // group, or of the keys.
 struct Sequence { u32 first, count, first_key, key_count, row; };
 // Returns the sequence that a block processes. Each sequence begins a new block. Rows behind the last end attend to
-// nothing. All threads of a warp call it; each reads the ends of another sequence.
+// nothing. All threads of a warp call it; each reads the ends of other sequences.
 template <bool KEY_ROWS> __device__ inline Sequence sequence_of(const P* ends, u64 step, const N* key_ends, u64 key_step,
                                                                 u32 sequences, u32 queries, u32 keys, u32 number, u32 block) {
-  const u32 lane = threadIdx.x % 32;
-  // Ends and number of blocks of the sequences before those of the warp.
-  u32 first = 0, first_key = 0, before = 0, start = 0;
+  const u32 lane = threadIdx.x % 32, EACH = 4;
   auto end_of = [&](u32 n) { const i64 end = (i64)ends[n * step]; return end < 0 ? 0 : end < (i64)queries ? (u32)end : queries; };
   auto key_end_of = [&](u32 n) { const i64 end = (i64)key_ends[n * key_step]; return end < 0 ? 0 : end < (i64)keys ? (u32)end : keys; };
-  // Skips 32 sequences at once if all of their blocks come before this one and no end is below the one before it: a sum takes far less
-  // time than the ends and blocks of each.
-  for (; start + 32 <= sequences; start += 32) {
-    const u32 n = start + lane, last = end_of(n), last_key = key_end_of(n);
-    const u32 begin = n > 0 ? end_of(n - 1) : 0, begin_key = n > 0 ? key_end_of(n - 1) : 0;
-    const bool falls = last < begin || last_key < begin_key;
-    const u32 rows = KEY_ROWS ? last_key - begin_key : (last - begin) * GROUP;
-    const u32 until = before + lanes_total(falls ? 0 : (rows + block - 1) / block);
-    if (lanes_total(falls) > 0 || number < until) break;
-    before = until;
+  // Number of the first block of sequence `n`. The sequences before it need no more blocks, since each leaves at most one block partly empty.
+  auto first_block = [&](u32 n, u32 first, u32 first_key) {
+    return (KEY_ROWS ? first_key : first * GROUP) / block + (block > 1 ? n : 0);
+  };
+  u32 found = 0, fallen = 0;
+  for (u32 start = 0; start < sequences && found == start; start += 32 * EACH) {
+    u32 passed = 0;
+#pragma unroll
+    for (u32 i = 0; i < EACH; i++) {
+      const u32 own = start + i * 32 + lane, n = own < sequences ? own : sequences - 1, before = n > 0 ? n - 1 : 0;
+      const u32 end = end_of(n), key_end = key_end_of(n);
+      fallen |= end < end_of(before) || key_end < key_end_of(before);
+      passed += own < sequences && first_block(n + 1, end, key_end) <= number;
+    }
+    found += lanes_total(passed);
   }
-  if (start > 0) first = end_of(start - 1), first_key = key_end_of(start - 1);
-  for (;; start += 32) {
-    const u32 n = start + lane;
-    const bool behind = n >= sequences;
-    const i64 end = behind ? (i64)queries : (i64)ends[n * step], key_end = behind ? (i64)keys : (i64)key_ends[n * key_step];
-    u32 last = end < (i64)first ? first : end < (i64)queries ? (u32)end : queries;
-    u32 last_key = key_end < (i64)first_key ? first_key : key_end < (i64)keys ? (u32)key_end : keys;
+  Sequence s = {};
+  if (found > 0) s.first = end_of(found - 1), s.first_key = key_end_of(found - 1);
+  if (lanes_total(fallen) > 0) {
     // A sequence begins at the largest end so far.
-#pragma unroll
-    for (u32 apart = 1; apart < 32; apart *= 2) {
-      const u32 other = SHUFFLE_FROM(last, (lane + 32 - apart) % 32), other_key = SHUFFLE_FROM(last_key, (lane + 32 - apart) % 32);
-      if (lane >= apart && other > last) last = other;
-      if (lane >= apart && other_key > last_key) last_key = other_key;
+    s.first = s.first_key = 0;
+    for (found = 0; found < sequences; found++) {
+      const u32 end = end_of(found), key_end = key_end_of(found);
+      const u32 next = end > s.first ? end : s.first, next_key = key_end > s.first_key ? key_end : s.first_key;
+      if (first_block(found + 1, next, next_key) > number) break;
+      s.first = next, s.first_key = next_key;
     }
-    const u32 previous = SHUFFLE_FROM(last, (lane + 31) % 32), previous_key = SHUFFLE_FROM(last_key, (lane + 31) % 32);
-    Sequence s;
-    s.first = lane > 0 ? previous : first;
-    s.first_key = lane > 0 ? previous_key : first_key;
-    s.count = last - s.first;
-    s.key_count = last_key - s.first_key;
-    const u32 blocks = ((KEY_ROWS ? s.key_count : s.count * GROUP) + block - 1) / block;
-    u32 until = blocks;
-#pragma unroll
-    for (u32 apart = 1; apart < 32; apart *= 2) {
-      const u32 other = SHUFFLE_FROM(until, (lane + 32 - apart) % 32);
-      if (lane >= apart) until += other;
-    }
-    until += before;
-    // The first sequence that ends behind the block, or the rows behind all of them.
-    u32 found = n == sequences || number < until ? lane : 32;
-#pragma unroll
-    for (u32 mask = 16; mask > 0; mask /= 2) {
-      const u32 other = SHUFFLE_XOR(found, mask);
-      if (other < found) found = other;
-    }
-    s.row = (number - (until - blocks)) * block;
-    if (behind && KEY_ROWS) s.count = 0;
-    if (behind && !KEY_ROWS) s.key_count = 0;
-    if (found < 32) {
-      s.first = SHUFFLE_FROM(s.first, found);
-      s.count = SHUFFLE_FROM(s.count, found);
-      s.first_key = SHUFFLE_FROM(s.first_key, found);
-      s.key_count = SHUFFLE_FROM(s.key_count, found);
-      s.row = SHUFFLE_FROM(s.row, found);
-      return s;
-    }
-    first = SHUFFLE_FROM(last, 31);
-    first_key = SHUFFLE_FROM(last_key, 31);
-    before = SHUFFLE_FROM(until, 31);
   }
+  s.row = (number - first_block(found, s.first, s.first_key)) * block;
+  const bool behind = found == sequences;
+  const u32 last = behind ? queries : end_of(found), last_key = behind ? keys : key_end_of(found);
+  s.count = (behind && KEY_ROWS) || last < s.first ? 0 : last - s.first;
+  s.key_count = (behind && !KEY_ROWS) || last_key < s.first_key ? 0 : last_key - s.first_key;
+  return s;
 }
 #define SEQUENCE_OF(key_rows, number, block) \
   sequence_of<key_rows>(ends, ends_step, key_ends, key_ends_step, sequences, queries, keys, number, block)
 #endif
 "#;
+
+/// Returns the number of blocks for the rows of one index of the geometry. Each packed sequence begins a new block, and
+/// so do the rows after the last one. The number is an upper bound, since lengths are known only at run time.
+pub fn row_blocks(shape: &Shape, rows: u64, of_a_block: u64) -> u64 {
+    match shape.sequences {
+        Some(sequences) => rows / of_a_block + sequences + 1,
+        None => rows.div_ceil(of_a_block),
+    }
+}
+
+/// Returns the kernel text with the definitions for packed sequences.
+pub fn definitions(spec: &Spec) -> String {
+    match input(spec, ENDS) {
+        Some(ends) => {
+            let [ends, key_ends] = [ends, ends + 1].map(|input| c_type(spec.inputs[input].dtype));
+            format!("#define RAGGED 1\ntypedef {ends} P;\ntypedef {key_ends} N;\n")
+        }
+        None => "#define RAGGED 0\n".to_owned(),
+    }
+}
+
+/// Returns parameters for the ends of packed sequences; none if the use has no sequences.
+pub fn params(spec: &Spec) -> Vec<Parameter> {
+    let Some(ends) = input(spec, ENDS) else { return Vec::new() };
+    vec![
+        param("const P* ends", Arg::Operand(ends as u8)),
+        param("const N* key_ends", Arg::Operand(ends as u8 + 1)),
+        u32_param("sequences", spec.inputs[ends].dims[0]),
+        u64_param("ends_step", spec.inputs[ends].strides[0]),
+        u64_param("key_ends_step", spec.inputs[ends + 1].strides[0]),
+    ]
+}

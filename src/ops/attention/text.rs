@@ -97,7 +97,7 @@ pub const TILES: &str = r#"
 pub const MEMORY: &str = r#"#if WARPGROUPS
   extern __shared__ __align__(1024) Pack<u32, 4> memory[];
   // Double buffering of the tiles of keys and of values.
-  Columns<BM> tile_q = {(u16*)memory};
+  Columns<BM, WIDTH> tile_q = {(u16*)memory};
   u16* tiles_k = tile_q.at + PARTS * BM * 64;
   u16* tiles_v = tiles_k + 2 * PARTS * BN * 64;
 #if BIAS_COPIED
@@ -235,34 +235,22 @@ pub const RANGE: &str = r#"  // Blocks start with the last queries: with a causa
 /// Kernel text: the loop over tiles of keys, which accumulates the sums.
 pub const LOOP: &str = r#"#if WARPGROUPS
   auto load_k = [&](u32 start, u32 stage) {
-    EACH_TILE(part, PARTS) {
-      Tile<BN, 64> tile = {tiles_k + (stage * PARTS + part) * (BN * 64)};
+    Columns<BN, WIDTH> tile = {tiles_k + stage * PARTS * (BN * 64)};
 #if PAGED
-      auto row = [&](u32 r) {
-        const T* from = row_of_key(k, start + r, sk.query, k_page);
-        return from ? from + part * 64 * sk.element : from;
-      };
-      load_rows<THREADS, PACKS, BN, 64, T>(tile, row, left_of(d, part * 64), sk.element);
+    auto row = [&](u32 r) { return row_of_key(k, start + r, sk.query, k_page); };
+    load_in_columns<THREADS, PACKS, T>(tile, row, d, sk.element);
 #else
-      const T* from = k + (i64)start * sk.query + part * 64 * sk.element;
-      load_matrix<THREADS, PACKS>(tile, from, sk.query, keys - start, left_of(d, part * 64), sk.element);
+    load_in_columns<THREADS, PACKS>(tile, k + (i64)start * sk.query, sk.query, keys - start, d, sk.element);
 #endif
-    }
   };
   auto load_v = [&](u32 start, u32 stage) {
-    EACH_TILE(part, VALUE_PARTS) {
-      Tile<BN, 64> tile = {tiles_v + (stage * VALUE_PARTS + part) * (BN * 64)};
+    Columns<BN, VALUE_WIDTH> tile = {tiles_v + stage * VALUE_PARTS * (BN * 64)};
 #if PAGED
-      auto row = [&](u32 r) {
-        const T* from = row_of_key(v, start + r, sv.query, v_page);
-        return from ? from + part * 64 * sv.element : from;
-      };
-      load_rows<THREADS, PACKS, BN, 64, T>(tile, row, left_of(dv, part * 64), sv.element);
+    auto row = [&](u32 r) { return row_of_key(v, start + r, sv.query, v_page); };
+    load_in_columns<THREADS, PACKS, T>(tile, row, dv, sv.element);
 #else
-      const T* from = v + (i64)start * sv.query + part * 64 * sv.element;
-      load_matrix<THREADS, PACKS>(tile, from, sv.query, keys - start, left_of(dv, part * 64), sv.element);
+    load_in_columns<THREADS, PACKS>(tile, v + (i64)start * sv.query, sv.query, keys - start, dv, sv.element);
 #endif
-    }
   };
   auto multiply_keys = [&](u32 stage) {
     EACH_TILE(c, WIDTH / 16) {
@@ -272,13 +260,7 @@ pub const LOOP: &str = r#"#if WARPGROUPS
     }
     multiply_end();
   };
-  EACH_TILE(part, PARTS) {
-    auto part_of_q = [&](u32 r) {
-      const T* from = row_of_q(r);
-      return from ? from + part * 64 * sq.element : from;
-    };
-    load_rows<THREADS, PACKS, BM, 64, T>(tile_q[part * 64], part_of_q, left_of(d, part * 64), sq.element);
-  }
+  load_in_columns<THREADS, PACKS, T>(tile_q, row_of_q, d, sq.element);
   Factor weights[NT];
   auto multiply_values = [&](u32 stage) {
     const u16* of_v = tiles_v + stage * VALUE_PARTS * (BN * 64);

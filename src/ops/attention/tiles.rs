@@ -57,19 +57,19 @@ const BLOCK_SHARED: u64 = 227 << 10;
 /// Floating-point operations of the matrix units of an H100's SM in a ns.
 pub const OPERATIONS: f64 = 5454.0;
 
-/// Time in ns of a kernel that merges parts, without that of their bytes.
-const MERGE: f64 = 3000.0;
+/// Time in ns of a kernel that merges parts, without that of their bytes (docs/measurements/2026-11-29-parts-and-ends.md).
+const MERGE: f64 = 2200.0;
 
-/// Number of parts of an element that a thread of this kernel loads before it waits. With more parts, the warps of a block divide them.
+/// Maximum number of parts of an element that a thread of this kernel holds. With more parts, the warps of a block divide them.
 pub const HELD: u64 = 8;
 
 /// Maximum number of tiles per block for which blocks form a cluster. With more, a second kernel that joins the results
 /// is faster: a cluster starts only when there is room for all of its blocks, and clusters do not fill the device.
 const TILES_IN_CLUSTERS: u64 = 16;
 
-/// Accesses for which a block waits in each tile of few rows: the tile is loaded while the one before is multiplied, which takes less
-/// time than the memory's latency.
-const WAITS_OF_TILE: f64 = 2.0;
+/// Accesses for which a block of few rows waits in each tile: the tile is loaded while the one before is multiplied, which takes less time
+/// than the memory's latency.
+pub const SMALL_TILE_WAITS: f64 = 2.0;
 
 /// Tiles of keys that a block could have loaded while it loads its queries and stores its sums.
 const EDGE: u64 = 2;
@@ -208,21 +208,24 @@ impl Tiles {
         let largest = most.min(LARGEST_CLUSTER);
         let all = keys.div_ceil(self.keys[1]).max(1);
         let flops = 2 * self.rows * self.keys[1] * (self.width + self.value_width);
-        let of_tile = (flops as f64 / OPERATIONS).max(WAITS_OF_TILE * WAIT);
-        // A block loads its first tiles together and waits for them once. With `wgmma`, it waits for the values of a tile behind its keys.
-        let first = if self.warpgroups { 1 } else { STAGES };
+        let of_tile = (flops as f64 / OPERATIONS).max(SMALL_TILE_WAITS * WAIT);
         let joins = |splits: u64| splits <= largest && all.div_ceil(splits) <= TILES_IN_CLUSTERS;
         let time = |splits: u64| {
-            let waited = (all.div_ceil(splits) + 1).saturating_sub(first).max(1);
-            let loads = splits.div_ceil(HELD * THREADS / WARP);
-            let merging = MERGE + (loads - 1) as f64 * WAIT + 2.0 * splits as f64 * part / BANDWIDTH;
-            waited as f64 * of_tile + if joins(splits) { 0.0 } else { merging }
+            let merging = MERGE + 2.0 * splits as f64 * part / BANDWIDTH;
+            self.waited(all.div_ceil(splits) as f64) * of_tile + if joins(splits) { 0.0 } else { merging }
         };
         let numbers = largest..=most;
         let fastest = numbers.min_by(|&one, &other| time(one).total_cmp(&time(other))).unwrap_or(1);
         // The fewest blocks that have no more tiles each.
         let splits = all.div_ceil(all.div_ceil(fastest));
         (splits, if joins(splits) { splits } else { 1 })
+    }
+
+    /// Returns how often a block waits for this many tiles. It loads its first tiles together and waits for them once; with `wgmma`, it waits
+    /// for the values of a tile behind its keys.
+    pub fn waited(&self, tiles: f64) -> f64 {
+        let first = if self.warpgroups { 1 } else { STAGES };
+        (tiles + 1.0 - first as f64).max(1.0)
     }
 
     /// Returns the number of parts of the keys for which blocks take the least time, by the waves of their products and by the bytes

@@ -10,7 +10,7 @@ pub const VALUE_SLICE: u64 = 128;
 /// values; otherwise slices of 64 columns of queries and keys, or of 128 columns of values.
 pub const MEMORY: &str = r#"#if WARPGROUPS
   extern __shared__ __align__(1024) Pack<u32, 4> memory[];
-  Columns<BM> tile_q = {(u16*)memory};
+  Columns<BM, WIDTH> tile_q = {(u16*)memory};
   u16* tile_k = tile_q.at + PARTS * BM * 64;
   u16* tile_v = tile_k + PARTS * BN * 64;
   Tile<BM, 64> tile_p = {tile_v + VALUE_PARTS * BN * 64};
@@ -87,13 +87,7 @@ pub const LOOP: &str = r#"  // Writes the largest score of each row among the ke
   auto load_v = [&](u32 start) { load_parts(tile_v, VALUE_PARTS, v, v_page, sv, start, dv); };
   if (low < high) {
     look_up(low);
-    EACH_TILE(part, PARTS) {
-      auto part_of_q = [&](u32 r) {
-        const T* from = row_of_q(r);
-        return from ? from + part * 64 * sq.element : from;
-      };
-      load_rows<THREADS, PACKS, BM, 64, T>(tile_q[part * 64], part_of_q, left_of(d, part * 64), sq.element);
-    }
+    load_in_columns<THREADS, PACKS, T>(tile_q, row_of_q, d, sq.element);
     load_k(low);
     loads_issued();
     load_v(low);

@@ -294,10 +294,10 @@ template <bool PACKS, typename T> __device__ inline void load_pack(u16* to, cons
   }
   *(Pack<u16, 8>*)to = pack;
 }
-// `row(r)` is the address of row `r` of the tile, or null for a missing row. Elements from `width` on are zero.
-template <int THREADS, bool PACKS, int ROWS, int WIDTH, typename T, typename F>
+// `row(r)` is the address of row `r` of the tile, or null for a missing row. Elements from `width` on are zero, up to `COLUMNS`.
+template <int THREADS, bool PACKS, int ROWS, int COLUMNS, typename T, int WIDTH, typename F>
 __device__ inline void load_rows(const Tile<ROWS, WIDTH>& tile, F row, u32 width, i64 step) {
-  const int CHUNKS = WIDTH / 8, PASSES = (ROWS * CHUNKS + THREADS - 1) / THREADS;
+  const int CHUNKS = COLUMNS / 8, PASSES = (ROWS * CHUNKS + THREADS - 1) / THREADS;
   // `row` may load an entry of a page table. All addresses are computed before the first copy, so that these loads overlap.
   const T* from[PASSES];
 #pragma unroll
@@ -313,9 +313,9 @@ __device__ inline void load_rows(const Tile<ROWS, WIDTH>& tile, F row, u32 width
   }
 }
 // Does the same for rows with a stride of `stride` elements, of which the first `rows` exist.
-template <int THREADS, bool PACKS, int ROWS, int WIDTH, typename T>
+template <int THREADS, bool PACKS, int COLUMNS = 0, int ROWS, int WIDTH, typename T>
 __device__ inline void load_matrix(const Tile<ROWS, WIDTH>& tile, const T* from, i64 stride, u32 rows, u32 width, i64 step) {
-  const int CHUNKS = WIDTH / 8, PASS = THREADS / CHUNKS;
+  const int SIZE = COLUMNS ? COLUMNS : WIDTH, CHUNKS = SIZE / 8, PASS = THREADS / CHUNKS;
   if (PACKS && THREADS % CHUNKS == 0) {
     u32 r = threadIdx.x / CHUNKS, column = threadIdx.x % CHUNKS * 8;
     from += (i64)r * stride + column;
@@ -334,7 +334,7 @@ __device__ inline void load_matrix(const Tile<ROWS, WIDTH>& tile, const T* from,
     }
   } else {
     auto row = [&](u32 r) { return r < rows ? from + (i64)r * stride : (const T*)0; };
-    load_rows<THREADS, PACKS, ROWS, WIDTH, T>(tile, row, width, step);
+    load_rows<THREADS, PACKS, ROWS, SIZE, T>(tile, row, width, step);
   }
 }
 "#;

@@ -8,7 +8,8 @@ use crate::base::DType;
 /// Factors in shared memory, as columns of 64 elements with the swizzle of [`super::mma`], which these instructions
 /// support. The text needs [`super::mma::FUNCTIONS`] and the definition of `WARPGROUPS`.
 ///
-/// - `Columns<ROWS>`: consecutive tiles of 64 columns.
+/// - `Columns<ROWS, WIDTH>`: consecutive tiles of 64 columns.
+/// - `load_in_columns`: copies rows to `Columns`, by `load_rows` or `load_matrix`. It writes nothing behind the last of `WIDTH` columns.
 /// - `described<ROWS>`: the matrix descriptor of a factor: its address, the 128-byte swizzle, groups of eight rows, and
 ///   a stride of `ROWS` rows to the next 64 columns.
 /// - `behind`: the descriptor of the factor that begins this number of elements after another, a multiple of eight.
@@ -19,11 +20,31 @@ use crate::base::DType;
 /// - `settled`: prevents the compiler from moving code that computes these sums behind it, or code that reads them
 ///   before it.
 const FUNCTIONS: &str = r#"
-template <int ROWS> struct Columns {
+template <int ROWS, int SIZE> struct Columns {
   u16* at;
   __device__ inline Tile<ROWS, 64> operator[](u32 column) const { return {at + column / 64 * (ROWS * 64)}; }
 };
 __device__ inline u32 left_of(u32 end, u32 from) { return from < end ? end - from : 0; }
+template <int COPIERS, bool BY_PACKS, typename T, int ROWS, int SIZE, typename F>
+__device__ inline void load_in_columns(const Columns<ROWS, SIZE>& tiles, F row, u32 width, i64 step) {
+  u32 first = 0;
+  auto part = [&](u32 r) {
+    const T* from = row(r);
+    return from ? from + first * step : from;
+  };
+#pragma unroll
+  for (; first + 64 <= SIZE; first += 64) load_rows<COPIERS, BY_PACKS, ROWS, 64, T>(tiles[first], part, left_of(width, first), step);
+  if (first < SIZE) load_rows<COPIERS, BY_PACKS, ROWS, SIZE % 64 ? SIZE % 64 : 64, T>(tiles[first], part, left_of(width, first), step);
+}
+template <int COPIERS, bool BY_PACKS, typename T, int ROWS, int SIZE>
+__device__ inline void load_in_columns(const Columns<ROWS, SIZE>& tiles, const T* from, i64 stride, u32 rows, u32 width, i64 step) {
+  u32 first = 0;
+#pragma unroll
+  for (; first + 64 <= SIZE; first += 64)
+    load_matrix<COPIERS, BY_PACKS>(tiles[first], from + first * step, stride, rows, left_of(width, first), step);
+  if (first < SIZE)
+    load_matrix<COPIERS, BY_PACKS, SIZE % 64>(tiles[first], from + first * step, stride, rows, left_of(width, first), step);
+}
 #if WARPGROUPS
 template <int ROWS> __device__ inline u64 described(const u16* at) {
   return (u64)(shared_address(at) >> 4 & 0x3fff) | (u64)(ROWS * 128 >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;

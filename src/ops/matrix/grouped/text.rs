@@ -332,13 +332,13 @@ pub const UNITS: &str = r#"  // The last threads are for copies by tensor maps.
         Factor factors[MT];
         EACH(m, MT) {
           u32 row = own_row + m * 16;
-          factors[m] = TURNED_A ? left_turned(Columns<BK>{tile_a(stage)}[row], c * 16, row % 64)
+          factors[m] = TURNED_A ? left_turned(Columns<BK, BM>{tile_a(stage)}[row], c * 16, row % 64)
                                 : left(Tile<BM, 64>{tile_a(stage)}, row, c * 16);
         }
         EACH(n, NT) {
           u32 column = own_column + n * 16;
           Factor other = TURNED_B ? right(Tile<BN, 64>{tile_b(stage)}, column, c * 16)
-                                  : right_turned(Columns<BK>{tile_b(stage)}[column], c * 16, column % 64);
+                                  : right_turned(Columns<BK, BN>{tile_b(stage)}[column], c * 16, column % 64);
           EACH(m, MT) multiply<T>(sum[m][n], factors[m], other);
         }
       }
