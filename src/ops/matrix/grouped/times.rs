@@ -3,8 +3,7 @@
 //! The constants follow from 16-bit products on an H200 (docs/measurements/2026-11-28-blocks-that-exchange-sums.md). The sizes of the
 //! groups are known only at run time, so that a tiling is chosen by its times for groups of equal sizes and for those of a random division.
 
-use super::kernel::Tiling;
-use super::kernel::MIN_STEPS;
+use super::kernel::{MIN_STEPS, Tiling};
 use super::lengths::Lengths;
 use super::tiles::DEPTH;
 use super::*;
