@@ -8,11 +8,6 @@ use crate::ops::kernels::occupancy::UNITS;
 use crate::ops::kernels::ragged::RAGGED;
 use crate::ops::{Arg, Cost, Launch, MapBase, Space, Tensor, TensorMap, Traffic};
 
-/// Time in seconds per operation that the product saves if one of its factors is aligned; otherwise, threads shift its
-/// packs. From an earlier kernel on an H100, which took 14.3 ms for 882 GFLOP with two unaligned factors
-/// (docs/measurements/2026-11-26-products.md); a product of aligned factors runs at 550 TFLOP/s.
-const GAIN: f64 = 7e-15;
-
 /// Time in seconds of launching a copy.
 const LAUNCH: f64 = 3e-6;
 /// Bytes per second that a copy reads and writes.
@@ -69,18 +64,17 @@ pub fn tensor_map(tensor: &Tensor, base: MapBase, extent: [u32; 2]) -> Arg {
 }
 
 impl Source {
-    /// Returns the source of a factor: a copy that begins at `offset` in the workspace, if it saves time in a product
-    /// of this many operations, otherwise the operand.
-    pub fn of(operand: u8, given: &Tensor, flops: f64, offset: u64) -> Source {
-        let as_given = Source::given(operand, given);
-        let last = given.dims.len() - 1;
-        let mut padded = given.dims;
-        padded.set(last, given.dims[last].next_multiple_of(pack(given.dtype)));
-        let copy = Tensor::packed(given.dtype, &padded);
-        let bytes = copy.bytes();
-        let copy = Tensor { dims: given.dims, ..copy };
-        let pays = !as_given.is_aligned() && bytes <= MAX_COPY && GAIN * flops > copy_time(given.bytes() + bytes);
-        if pays { Source { tensor: copy, offset: Some(offset), ..as_given } } else { as_given }
+    /// Returns a copy of a factor with aligned rows at the beginning of the workspace; `None` if the factor has such rows, or the copy would
+    /// be too large.
+    pub fn aligned(operand: u8, given: &Tensor) -> Option<Source> {
+        let [rows, columns] = [2, 1].map(|from_end| given.dims[given.dims.len() - from_end]);
+        let copy = Source::padded(operand, given, [rows, columns], 0);
+        (!Source::given(operand, given).is_aligned() && copy.end() <= MAX_COPY).then_some(copy)
+    }
+
+    /// Returns the source with its copy, if any, behind that of another factor.
+    pub fn after(self, other: &Source) -> Source {
+        Source { offset: self.offset.map(|_| other.end()), ..self }
     }
 
     /// Returns a copy of a factor whose matrices have these numbers of rows and of columns: the given ones, or more that are
@@ -137,6 +131,11 @@ impl Source {
     /// and rows.
     pub fn map(&self, extent: [u32; 2]) -> Arg {
         tensor_map(&self.tensor, self.offset.map_or(MapBase::Operand(self.operand), MapBase::Workspace), extent)
+    }
+
+    /// Time in ns of writing the copy; 0 without a copy.
+    pub fn copy_time(&self) -> f64 {
+        self.offset.map_or(0.0, |_| 1e9 * copy_time(self.given.bytes() + self.tensor.bytes()))
     }
 
     /// Returns the cost of the kernel that writes the copy; `None` without a copy.
@@ -294,15 +293,12 @@ mod tests {
     use crate::base::DType;
 
     #[test]
-    fn large_products_read_unaligned_rows_from_a_copy() {
+    fn copies_have_aligned_rows() {
         let (odd, even) = (Tensor::packed(DType::BF16, &[3, 1000, 333]), Tensor::packed(DType::BF16, &[3, 1000, 336]));
-        let copied = Source::of(1, &odd, 1e12, 512);
-        assert_eq!(copied.tensor.dims, odd.dims);
-        assert_eq!((copied.tensor.strides, copied.offset), (even.strides, Some(512)));
-        assert_eq!(copied.end(), 512 + even.bytes());
+        let copied = Source::aligned(1, &odd).expect("a copy").after(&Source::padded(0, &odd, [1000, 333], 0));
+        assert_eq!((copied.tensor.dims, copied.tensor.strides), (odd.dims, even.strides));
+        assert_eq!((copied.offset, copied.end()), (Some(even.bytes()), 2 * even.bytes()));
         assert!(copied.is_aligned() && copied.in_packs() && copied.copy().is_some());
-        for source in [Source::of(1, &odd, 1e6, 0), Source::of(1, &even, 1e12, 0)] {
-            assert!(source.offset.is_none() && source.copy().is_none() && source.arg() == Arg::Operand(1));
-        }
+        assert!(Source::aligned(1, &even).is_none());
     }
 }

@@ -59,9 +59,7 @@ const SMALL_ROWS: u64 = 32;
 const SHIFTED_WIDTH: u64 = DEPTH + 8;
 
 /// Minimum number of steps in a block's share of the depth: until its first loads arrive, a block could compute two or three.
-const MIN_STEPS: u64 = 4;
-/// Minimum number of steps in a share of the depth if groups are parts of the depth.
-pub const MIN_STEPS_OF_PARTS: u64 = 12;
+pub const MIN_STEPS: u64 = 4;
 
 /// Time in ns of a step of tiles of [`SMALL_ROWS`] rows.
 const SMALL_STEP: u64 = 400;
@@ -117,9 +115,23 @@ impl Tiling {
         all.into_iter().take_while(|(time, _)| *time <= near * least).take(most).map(|(_, tiling)| tiling).collect()
     }
 
-    /// Returns each division with its time in ns: the geometric mean of the estimates for these lengths of groups.
+    /// Returns each division with its time in ns: the geometric mean of the estimates for these lengths of groups. Blocks read each factor
+    /// as it lies, or a copy with aligned rows.
     fn estimated(spec: &Spec, lengths: &[Lengths]) -> Vec<(f64, Tiling)> {
+        let has_units = spec.inputs[0].dtype.size() == 2;
+        let [of_a, of_b] = [0, 1].map(|operand: u8| {
+            let tensor = &spec.inputs[usize::from(operand)];
+            let (given, copy) = (Source::given(operand, tensor), Source::aligned(operand, tensor));
+            [Some(given), copy.filter(|_| has_units)].into_iter().flatten()
+        });
+        let pairs = of_a.flat_map(|a| of_b.clone().map(move |b| [a.clone(), b.after(&a)]));
+        pairs.flat_map(|sources| Tiling::with_sources(spec, lengths, sources)).collect()
+    }
+
+    /// Returns the divisions with these sources of the factors, and their times in ns.
+    fn with_sources(spec: &Spec, lengths: &[Lengths], sources: [Source; 2]) -> Vec<(f64, Tiling)> {
         let shape = Shape::of(spec);
+        let copies: f64 = sources.iter().map(Source::copy_time).sum();
         let with = |rows, columns, threads, row_warps, stages, resident| Tiling {
             shape,
             rows,
@@ -128,7 +140,7 @@ impl Tiling {
             row_warps,
             stages,
             resident,
-            sources: [0, 1].map(|operand| Source::given(operand, &spec.inputs[usize::from(operand)])),
+            sources: sources.clone(),
             lies_along_depth: [!spec.attrs.bool("transpose_a"), spec.attrs.bool("transpose_b")],
             cluster: None,
             depth_parts: 1,
@@ -140,27 +152,20 @@ impl Tiling {
         if spec.inputs[0].dtype.size() > 2 {
             return vec![(0.0, Tiling { by_units: false, ..with(64, 64, 256, 1, 1, 4) })];
         }
-        let small = Tiling { step: SMALL_STEP, ..with(SMALL_ROWS, 128, 128, 1, 4, 2) };
+        let small = with(SMALL_ROWS, 128, 128, 1, 4, 2).copying(SMALL_STEP);
         // Number of rows of a group if all groups have equal size. Tiles with transposed columns have at least 64
         // columns.
         let mean = shape.rows / shape.groups.max(1);
-        let may_be_small = mean <= SMALL_ROWS && !shape.in_depth && !spec.attrs.bool("transpose_a");
+        let has_copies = sources.iter().any(|source| source.offset.is_some());
+        let may_be_small = mean <= SMALL_ROWS && !shape.in_depth && !spec.attrs.bool("transpose_a") && !has_copies;
         let bytes = spec.inputs.iter().chain(&spec.outputs).map(Tensor::bytes).sum();
-        let flops = 2.0 * shape.rows as f64 * shape.columns as f64 * shape.depth as f64;
-        let a = Source::of(0, &spec.inputs[0], flops, 0);
-        let b = Source::of(1, &spec.inputs[1], flops, a.end());
-        let can_map = [&a, &b].iter().all(|source| source.is_aligned());
-        let with = |rows, columns, threads, row_warps, stages, resident| Tiling {
-            sources: [a.clone(), b.clone()],
-            ..with(rows, columns, threads, row_warps, stages, resident)
-        };
-        let timed = |step, tiling| Tiling { step, ..tiling };
+        let can_map = sources.iter().all(Source::is_aligned);
         // Times of steps on an H100 (docs/measurements/2026-11-26-products.md); that of the second is an estimate from an H200.
         let copied = [
-            timed(1400, with(192, 256, 384, 3, 4, 1)),
-            timed(960, with(128, 256, 256, 2, 4, 1)),
-            timed(1100, with(128, 128, 256, 2, 3, 2)),
-            timed(680, with(64, 128, 128, 2, 4, 2)),
+            with(192, 256, 384, 3, 4, 1).copying(1400),
+            with(128, 256, 256, 2, 4, 1).copying(960),
+            with(128, 128, 256, 2, 3, 2).copying(1100),
+            with(64, 128, 128, 2, 4, 2).copying(680),
         ];
         let mapped = mapped_tiles(spec.attrs.bool("transpose_b")).map(|(rows, columns, cluster)| {
             let (threads, ..) = tile_threads(rows);
@@ -185,7 +190,7 @@ impl Tiling {
         // A division of short groups matters as much as one of long groups.
         let timed = |tiling: Tiling| {
             let times = lengths.iter().map(|lengths| tiling.time(bytes, lengths));
-            (times.product::<f64>().powf(1.0 / lengths.len() as f64), tiling)
+            (copies + times.product::<f64>().powf(1.0 / lengths.len() as f64), tiling)
         };
         let all = may_be_small.then_some(small).into_iter().chain(others);
         let shared = |tiling: &Tiling| (tiling.depth_parts == 1 && tiling.has_few_rounds()).then(|| tiling.sharing());
@@ -202,7 +207,17 @@ impl Tiling {
         };
         let copies = if self.cluster.is_some() { "" } else { " without tensor maps" };
         let shares = if self.splits { ", some shared" } else { "" };
-        format!("tiles of {} × {}{together}{copies}{shares}", self.rows, self.columns)
+        let copied = |(source, name): (&Source, &str)| source.offset.map(|_| format!(", `{name}` copied"));
+        let factors: String = self.sources.iter().zip(["a", "b"]).filter_map(copied).collect();
+        format!("tiles of {} × {}{together}{copies}{shares}{factors}", self.rows, self.columns)
+    }
+
+    /// Returns the tiling of blocks all of whose threads copy, with the time of a step of aligned factors in ns. Threads shift each pack of
+    /// an unaligned factor into place.
+    fn copying(self, step: u64) -> Tiling {
+        let unaligned = self.sources.iter().filter(|source| !source.in_packs()).count() as f64;
+        let flops = 2.0 * (self.rows * self.columns * DEPTH * self.resident) as f64;
+        Tiling { step: step + (unaligned * flops * SHIFTING * UNITS as f64 * 1e9) as u64, ..self }
     }
 
     /// Returns the tiling with blocks that may share the depth of tiles.
@@ -297,11 +312,6 @@ impl Tiling {
         (self.shape.groups * ASSIGNMENT).div_ceil(self.step)
     }
 
-    /// Minimum number of steps in a block's share of the depth.
-    pub(super) fn min_steps(&self) -> u64 {
-        if self.shape.in_depth { MIN_STEPS_OF_PARTS } else { MIN_STEPS }
-    }
-
     /// Number of tiles of all groups if these have equal sizes; the tiles of a cluster count as one.
     pub(super) fn tiles(&self) -> u64 {
         self.tiles_of(&equal_lengths(&self.shape))
@@ -375,12 +385,8 @@ impl Tiling {
     fn block_time(&self, bytes: u64) -> f64 {
         let (steps, _) = self.fewest_steps(&self.lengths);
         let is_small = self.rows == SMALL_ROWS;
-        let time = if is_small { (steps * SMALL_STEP) as f64 } else { self.time_of(steps, bytes, &self.lengths) };
-        // Threads shift each pack of an unaligned factor into place.
-        let unaligned = self.sources.iter().filter(|source| !source.in_packs()).count() as f64;
-        let flops = 2.0 * (self.rows * self.columns * DEPTH * steps * self.resident) as f64;
         let table = TABLE + TABLE_STEP * f64::from(self.shape.groups.next_power_of_two().ilog2());
-        table + time + unaligned * flops * SHIFTING * UNITS as f64 * 1e9
+        table + if is_small { (steps * self.step) as f64 } else { self.time_of(steps, bytes, &self.lengths) }
     }
 
     /// The kernels of the product, in words; `None` if there is only one.
@@ -483,7 +489,7 @@ impl Tiling {
             lies[0],
             lies[1],
             packs_c,
-            self.min_steps(),
+            MIN_STEPS,
             join_steps[0],
             join_steps[1],
             self.at_once(),

@@ -134,11 +134,9 @@ struct Shares {
     begin = schedule.steps_before(tile);
     end = schedule.steps_before(total);
     blocks = (end - begin) / MIN_STEPS;
-#if !IN_DEPTH
     // Adding the parts of more blocks than that takes longer than they save.
     u32 worthwhile = (u32)sqrtf((f32)(end - begin) * at_once / JOIN_STEPS);
     if (blocks > worthwhile) blocks = worthwhile;
-#endif
     blocks = blocks > at_once ? at_once : blocks < 1 ? 1 : blocks;
     // Time in steps if blocks compute whole tiles, and if they share tiles.
     u32 whole = (total - tile + at_once - 1) / at_once * most, shared = (end - begin) / blocks + JOIN_LAUNCH_STEPS + JOIN_STEPS * blocks / at_once;

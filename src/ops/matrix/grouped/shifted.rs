@@ -34,22 +34,32 @@ template <bool SHIFTS, int ROWS, typename T>
 __device__ inline void place_part(u16* to, const u16* packs, const T* from, i64 stride, u32 width) {
 #if MMA
   if (!SHIFTS) return;
-  u32 row = threadIdx.x / 8, column = threadIdx.x % 8 * 8;
+  // A thread loads the packs of four rows before it shifts any of them: its stores might otherwise delay its loads.
+  const int PASS = THREADS / 8, COUNT = ROWS < 4 * PASS ? (ROWS + PASS - 1) / PASS : 4;
+  u32 column = threadIdx.x % 8 * 8;
 #pragma unroll
-  for (int first = 0; first < ROWS; first += THREADS / 8, row += THREADS / 8) {
-    if (first + THREADS / 8 > ROWS && row >= ROWS) break;
-    union Words { u32 w[8]; Pack<u32, 4> packs[2]; Pack<u16, 8> elements; __device__ Words() {} } words;
-    const Pack<u32, 4>* own = (const Pack<u32, 4>*)(packs + row * 72 + column);
-    words.packs[0] = own[0];
-    words.packs[1] = own[1];
-    u32 shift = ((u32)(u64)from / 2 + row * (u32)stride) % 8;
-    EACH(i, 6) words.w[i] = shift & 4 ? words.w[i + 2] : words.w[i];
-    EACH(i, 5) words.w[i] = shift & 2 ? words.w[i + 1] : words.w[i];
-    EACH(i, 4) words.w[i] = __funnelshift_r(words.w[i], words.w[i + 1], shift % 2 * 16);
-    if (column + 8 > width) {
-      EACH(i, 8) if (column + i >= width) words.elements.at[i] = 0;
+  for (int first = 0; first < ROWS; first += COUNT * PASS) {
+    union Words { u32 w[8]; Pack<u32, 4> packs[2]; Pack<u16, 8> elements; __device__ Words() {} } words[COUNT];
+    auto row_at = [&](int i) { return threadIdx.x / 8 + first + i * PASS; };
+    auto exists = [&](int i) { return first + (i + 1) * PASS <= ROWS || row_at(i) < ROWS; };
+    EACH(i, COUNT) {
+      if (!exists(i)) continue;
+      const Pack<u32, 4>* own = (const Pack<u32, 4>*)(packs + row_at(i) * 72 + column);
+      words[i].packs[0] = own[0];
+      words[i].packs[1] = own[1];
     }
-    *(Pack<u16, 8>*)Tile<ROWS, 64>{to}.chunk(row, column) = words.elements;
+    EACH(i, COUNT) {
+      if (!exists(i)) continue;
+      Words& own = words[i];
+      u32 shift = ((u32)(u64)from / 2 + row_at(i) * (u32)stride) % 8;
+      EACH(w, 6) own.w[w] = shift & 4 ? own.w[w + 2] : own.w[w];
+      EACH(w, 5) own.w[w] = shift & 2 ? own.w[w + 1] : own.w[w];
+      EACH(w, 4) own.w[w] = __funnelshift_r(own.w[w], own.w[w + 1], shift % 2 * 16);
+      if (column + 8 > width) {
+        EACH(e, 8) if (column + e >= width) own.elements.at[e] = 0;
+      }
+      *(Pack<u16, 8>*)Tile<ROWS, 64>{to}.chunk(row_at(i), column) = own.elements;
+    }
   }
 #endif
 }

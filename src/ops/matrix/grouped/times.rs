@@ -3,7 +3,7 @@
 //! The constants follow from 16-bit products on an H200 (docs/measurements/2026-11-28-blocks-that-exchange-sums.md). The sizes of the
 //! groups are known only at run time, so that a tiling is chosen by its times for groups of equal sizes and for those of a random division.
 
-use super::kernel::Tiling;
+use super::kernel::{MIN_STEPS, Tiling};
 use super::lengths::Lengths;
 use super::tiles::DEPTH;
 use super::*;
@@ -250,9 +250,8 @@ impl Tiling {
         let rest = all_steps.saturating_sub(own_steps * at_once);
         // Adding the parts of more blocks than that takes longer than they save.
         let worthwhile = ((rest * at_once) as f64 / all_blocks as f64).sqrt() as u64;
-        let most = if self.shape.in_depth { at_once } else { worthwhile.clamp(1, at_once) };
         let is_shared = own > 0 && self.shape.in_depth;
-        let blocks = if is_shared { at_once } else { (rest / self.min_steps()).clamp(1, most) };
+        let blocks = if is_shared { at_once } else { (rest / MIN_STEPS).clamp(1, worthwhile.clamp(1, at_once)) };
         // Each block has a part, and another one if a tile begins among its steps.
         let parts = blocks + blocks.min(tiles - own);
         let shared = own_steps + rest.div_ceil(blocks) + all_blocks * parts / at_once;
@@ -274,19 +273,19 @@ mod tests {
     use super::*;
     use crate::base::DType;
 
-    /// Blocks share few tiles of unaligned rows, although these are not deep.
+    /// Blocks read a copy of an unaligned factor if tiles have many steps.
     #[test]
-    fn few_tiles_are_shared() {
-        for (columns, shares) in [(137, true), (32768, false)] {
+    fn factors_of_many_steps_are_copied() {
+        for (depth, copies) in [(1336, true), (40, false)] {
             let of = |dims: &[u64]| Tensor::packed(DType::BF16, dims);
             let attrs = Attrs::of([
                 ("transpose_a", Attr::Bool(false)),
                 ("transpose_b", Attr::Bool(false)),
                 ("epilogue", Attr::Word("none")),
             ]);
-            let inputs = vec![of(&[269, 1336]), of(&[2, 1336, columns]), Tensor::packed(DType::I32, &[2])];
-            let tiling = Tiling::of(&Spec::new(&GroupedGemm, attrs, inputs, vec![of(&[269, columns])]));
-            assert_eq!(tiling.splits, shares, "{columns} columns: {} x {}", tiling.rows, tiling.columns);
+            let inputs = vec![of(&[269, depth]), of(&[2, depth, 137]), Tensor::packed(DType::I32, &[2])];
+            let tiling = Tiling::of(&Spec::new(&GroupedGemm, attrs, inputs, vec![of(&[269, 137])]));
+            assert_eq!(tiling.sources[1].offset.is_some(), copies, "{depth}: {}", tiling.describe());
         }
     }
 }
