@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::kernel::{ChainPartition, KernelFunction, PACK_BYTES};
 use super::*;
 use crate::ops::expression::ball::{Ball, Precision};
-use crate::ops::kernels::occupancy::{SECTOR, UNITS, WARP};
-use crate::ops::kernels::rows::{HELD, MIN_PACKS, Sharing, common_pack};
+use crate::ops::kernels::occupancy::{SECTOR, UNITS};
+use crate::ops::kernels::rows::{HELD, common_pack};
 
 /// Sums along rows. The first inputs of the spec's expression are the sums, the others are the spec's inputs. Its first outputs are
 /// the terms of the sums, the others are the spec's outputs. Outputs with one value for each row follow those of the rows' shape.
@@ -93,13 +93,7 @@ impl RowSums {
         if self.of_channels {
             return ChainPartition::of_channels(spec, most);
         }
-        let partition = ChainPartition::holding(spec, most, shifted).in_clusters(most, exchanged, size);
-        // Many narrow packs take registers for their addresses and bounds, too. Twice as many threads with half of the packs leave as many blocks
-        // resident, with twice the warps.
-        let Sharing { threads, packs, pack, .. } = partition.sharing;
-        let is_full = partition.cluster == 1 && threads > WARP && packs > MIN_PACKS && packs * pack > most / 2;
-        let halved = is_full.then(|| ChainPartition::holding(spec, most / 2, shifted));
-        halved.filter(|halved| halved.sharing.whole).unwrap_or(partition)
+        ChainPartition::holding(spec, most, shifted).in_clusters(most, exchanged, size)
     }
 
     /// The dimensions along which a row of this many dimensions extends.
