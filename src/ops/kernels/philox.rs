@@ -1,18 +1,29 @@
 //! Philox4x32-10, the counter-based generator of `torch` and cuRAND (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as
 //! easy as 1, 2, 3", 2011): on the CPU, and as kernel text with the same bits.
 
+/// Number of rounds, each with two words of key.
+const ROUNDS: usize = 10;
+
+/// Returns the keys of all rounds, with the first word of each in the lower half. The host computes them, since each thread would repeat the
+/// additions.
+pub fn keys(seed: u64) -> [u64; ROUNDS] {
+    let key = |round: usize| {
+        let first = (seed as u32).wrapping_add((round as u32).wrapping_mul(0x9e37_79b9));
+        let second = ((seed >> 32) as u32).wrapping_add((round as u32).wrapping_mul(0xbb67_ae85));
+        u64::from(second) << 32 | u64::from(first)
+    };
+    std::array::from_fn(key)
+}
+
 /// Returns four random words for a counter value `block`; the seed is the key.
 pub fn words(seed: u64, block: u64) -> [u32; 4] {
     let halves = |wide: u64| ((wide >> 32) as u32, wide as u32);
     let (high, low) = halves(block);
     let mut counter = [low, high, 0, 0];
-    let (mut key_high, mut key_low) = halves(seed);
-    for _ in 0..10 {
+    for (second, first) in keys(seed).map(halves) {
         let (high0, low0) = halves(0xd251_1f53 * u64::from(counter[0]));
         let (high1, low1) = halves(0xcd9e_8d57 * u64::from(counter[2]));
-        counter = [high1 ^ counter[1] ^ key_low, low1, high0 ^ counter[3] ^ key_high, low0];
-        key_low = key_low.wrapping_add(0x9e37_79b9);
-        key_high = key_high.wrapping_add(0xbb67_ae85);
+        counter = [high1 ^ counter[1] ^ first, low1, high0 ^ counter[3] ^ second, low0];
     }
     counter
 }
@@ -33,14 +44,14 @@ pub fn keeps(seed: u64, index: u64, least: u32) -> bool {
 /// Kernel text of [`keeps`], as 1 or 0: `kept` for one index, `all_kept<W>` for W consecutive indices from a multiple of W. A comparison of the
 /// words takes fewer instructions than conversions to floats, which would bound the time of 16-bit types.
 pub const TEXT: &str = r#"
-template <int W> __device__ inline Pack<f32, W> all_kept(u64 seed, u32 least, u64 index) {
-  u32 c0 = (u32)(index / 4), c1 = (u32)(index / 4 >> 32), c2 = 0, c3 = 0, k0 = (u32)seed, k1 = (u32)(seed >> 32);
+struct Keys { u32 at[20]; };
+template <int W> __device__ inline Pack<f32, W> all_kept(const Keys& keys, u32 least, u64 index) {
+  u32 c0 = (u32)(index / 4), c1 = (u32)(index / 4 >> 32), c2 = 0, c3 = 0;
 #pragma unroll
   for (int round = 0; round < 10; round++) {
     u64 a = 0xd2511f53ull * c0, b = 0xcd9e8d57ull * c2;
-    c0 = (u32)(b >> 32) ^ c1 ^ k0, c1 = (u32)b;
-    c2 = (u32)(a >> 32) ^ c3 ^ k1, c3 = (u32)a;
-    k0 += 0x9e3779b9u, k1 += 0xbb67ae85u;
+    c0 = (u32)(b >> 32) ^ c1 ^ keys.at[2 * round], c1 = (u32)b;
+    c2 = (u32)(a >> 32) ^ c3 ^ keys.at[2 * round + 1], c3 = (u32)a;
   }
   Pack<f32, W> v;
 #pragma unroll
@@ -50,7 +61,7 @@ template <int W> __device__ inline Pack<f32, W> all_kept(u64 seed, u32 least, u6
   }
   return v;
 }
-__device__ inline f32 kept(u64 seed, u32 least, u64 index) { return all_kept<1>(seed, least, index).at[0]; }
+__device__ inline f32 kept(const Keys& keys, u32 least, u64 index) { return all_kept<1>(keys, least, index).at[0]; }
 "#;
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use crate::ops::{Arg, Cost, Geometry, Launch, Spec, Tensor, Traffic};
 /// few loads in flight.
 const THREAD_BYTES: u64 = 16;
 
-/// Maximum number of loads of a thread whose row has fewer threads than a warp: it accesses the same sectors by several
-/// loads.
-const PART_LOADS: u64 = 8;
+/// Maximum number of loads of a thread whose row has fewer threads than a warp: an SM looks up a cache line of each row and load in a cycle,
+/// and the memory delivers a line to each of [`UNITS`] SMs in about seven cycles.
+const PART_LOADS: u64 = 7;
 /// Maximum number of bytes that a thread loads whose row has fewer threads than a warp.
 const PART_BYTES: u64 = SECTOR;
 

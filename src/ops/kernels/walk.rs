@@ -383,7 +383,7 @@ impl TaskText {
                 ElementSource::Memory(place) => Arg::Operand(place),
                 ElementSource::Workspace(offset) => Arg::WorkspaceAt { offset, bytes: offset + tensor.reach() },
                 ElementSource::Mask { seed, least } => {
-                    param("u64", format!("seed{}", operand - outputs), Arg::U64(seed));
+                    param("Keys", format!("keys{}", operand - outputs), Arg::Words(philox::keys(seed).to_vec()));
                     param("u32", format!("least{}", operand - outputs), Arg::U32(least));
                     continue;
                 }
@@ -410,7 +410,7 @@ impl TaskText {
         let drawn = |input: usize| matches!(task.inputs[input].origin, ElementSource::Mask { .. });
         // An input element, indexed from the start of its row.
         let element = |input: usize, place: &str| match drawn(input) {
-            true => format!("kept(seed{input}, least{input}, a{input} + {place})"),
+            true => format!("kept(keys{input}, least{input}, a{input} + {place})"),
             false => format!("a{input}[{place}]"),
         };
         // An expression that only copies an element preserves its bits.
@@ -483,7 +483,7 @@ impl TaskText {
             .filter_map(|i| match walk.steps[outputs + i] {
                 OperandAccess::Neighbours(width) => {
                     let from = match drawn(i) {
-                        true => format!("all_kept<{width}>(seed{i}, least{i}, a{i} + j + k * {width})"),
+                        true => format!("all_kept<{width}>(keys{i}, least{i}, a{i} + j + k * {width})"),
                         false => {
                             let kind = c_type(task.inputs[i].tensor.dtype);
                             format!("*(const Pack<{kind}, {width}>*)(a{i} + j + k * {width})")

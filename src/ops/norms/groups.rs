@@ -57,8 +57,8 @@ impl Operation for GroupNorm {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let (spec, channels) = self.rows(spec);
-        NormPartition::of(&spec, &ROWS, &channels).cost(&spec, &ROWS)
+        let (spec, _) = self.rows(spec);
+        NormPartition::of(&spec, &ROWS).cost(&spec, &ROWS)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -78,7 +78,7 @@ impl Operation for GroupNorm {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (spec, channels) = self.rows(spec);
-        vec![NormPartition::of(&spec, &ROWS, &channels).launch(self.name(), &spec, &ROWS, &channels)]
+        vec![NormPartition::of(&spec, &ROWS).launch(self.name(), &spec, &ROWS, &channels)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -86,7 +86,7 @@ enum Weights {
 
 impl NormPartition {
     /// Returns the division for a norm.
-    pub fn of(spec: &Spec, norm: &Norm, channels: &Channels) -> NormPartition {
+    pub fn of(spec: &Spec, norm: &Norm) -> NormPartition {
         let mut tensors = vec![&spec.outputs[0], &spec.inputs[0]];
         if norm.adds {
             tensors.extend([&spec.inputs[1], &spec.outputs[1]]);
@@ -105,10 +105,7 @@ impl NormPartition {
         };
         // Number of elements in the registers of a thread: 32 floats, or half as many if a second input is added.
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
-        // Partial packs delay two warps of a row. If it has more of them and no column has a weight of its own, whole packs save more.
-        let is_wide = channels.alike > 1 && rows.length > WARP * most;
-        let small = if is_wide { 2 * SMALL_PACK } else { SMALL_PACK };
-        let is_worth = aligned * size <= small && rows.count >= UNITS;
+        let is_worth = aligned * size <= SMALL_PACK && rows.count >= UNITS;
         let widest = [whole, if norm.adds { whole } else { SHORT_PACK.min(whole) }].into_iter().find(fits);
         let (shifted, pack) = match widest {
             Some(pack) if is_worth => (true, pack),
@@ -461,7 +458,7 @@ mod tests {
             let tensors = vec![Tensor::packed(dtype, &[count, length]); 2];
             let [inputs, outputs] = [(); 2].map(|()| tensors[..if adds { 2 } else { 1 }].to_vec());
             let spec = Spec::new(find("layer_norm").unwrap(), Attrs::default(), inputs, outputs);
-            let NormPartition { sharing, shifted, staged, packed, shared, several, .. } = NormPartition::of(&spec, &norm, &Channels::of(&spec));
+            let NormPartition { sharing, shifted, staged, packed, shared, several, .. } = NormPartition::of(&spec, &norm);
             let Sharing { pack, packs, threads, whole } = sharing;
             let reach = length + if shifted { pack - 1 } else { 0 };
             prop_assert!(!whole || reach <= threads * packs * pack);

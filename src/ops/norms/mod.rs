@@ -117,7 +117,7 @@ impl Operation for Norm {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        NormPartition::of(spec, self, &Channels::of(spec)).cost(spec, self)
+        NormPartition::of(spec, self).cost(spec, self)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -135,7 +135,7 @@ impl Operation for Norm {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let channels = Channels::of(spec);
-        vec![NormPartition::of(spec, self, &channels).launch(self.name(), spec, self, &channels)]
+        vec![NormPartition::of(spec, self).launch(self.name(), spec, self, &channels)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

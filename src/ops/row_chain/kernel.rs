@@ -140,12 +140,11 @@ impl ChainPartition {
         let widths = views.iter().zip(&spec.inputs).map(width).collect();
         let shifted = shifted.is_some();
         let all = rows.length.div_ceil(pack);
-        let sharing = if all < WARP {
-            let room = UNITS * UNIT_THREADS / rows.count.max(1);
-            let threads = threads_of(all, [pack, spec.outputs[0].dtype.size(), most], room);
-            Sharing { pack, packs: all.div_ceil(threads), threads, whole: true }
-        } else {
-            Sharing::of(&Rows { length: reach(&rows, pack, shifted), ..rows.clone() }, pack, most)
+        let room = UNITS * UNIT_THREADS / rows.count.max(1);
+        let threads = threads_of(all, [pack, spec.outputs[0].dtype.size(), most], room);
+        let sharing = match threads < WARP {
+            true => Sharing { pack, packs: all.div_ceil(threads), threads, whole: true },
+            false => Sharing::of(&Rows { length: reach(&rows, pack, shifted), ..rows.clone() }, pack, most),
         };
         ChainPartition { rows, widths, sharing, cluster: 1, exchanged: 0, segments, shifted }
     }
