@@ -16,7 +16,7 @@ use crate::config::Profile;
 use crate::ops::{self, Arithmetic, Cost, Direction, Hold, Kernel, Launch, Spec, Traffic};
 
 pub use exchange::{Load, Path, exchange, link_rate, loads, receiver_load, sender_load};
-pub use ideal::{Ideal, Resource};
+pub use ideal::{Ideal, LinkTimes, Resource};
 pub use peer::peer;
 
 /// The resources of the device that one launch uses.
