@@ -217,7 +217,7 @@ fn the_simulator_uses_the_resources_of_code_in_a_file() {
 fn a_declared_time_covers_all_blocks() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel_time");
     let text = "\
-kernel k(x: f32[n] -> y: f32[n]) { grid: GRID, block: 320, time: 50us, source: \"\"\"\"\"\" }
+kernel k(x: f32[n] -> y: f32[n]) { grid: GRID, block: 320, time: 50us, source: \"\"\"void k();\"\"\" }
 buffer x, y: f32[1024]
 step { k(x -> y) }
 ";
