@@ -265,7 +265,7 @@ fn a_speedup_of_limited_streams_refers_to_the_whole_device() {
     let sandbox = Sandbox::new();
     let gain = |units: &str| {
         let text = format!(
-            "stream a{units}\nstream b{units}\nbuffer x, y, o1, o2: bf16[2048, 2048]\n\
+            "stream a{units}\nstream b{units}\nbuffer x, y, o1, o2: bf16[4096, 4096]\n\
              step {{ on a {{ gemm(x, y -> o1) }} on b {{ gemm(y, x -> o2) }} }}\nmetric gain = speedup\n"
         );
         sandbox.write("halves.aorta", &text);
