@@ -183,6 +183,9 @@ pub fn verdict(
             help = PINNED.to_owned();
         }
     }
+    if part == "copy" && split.engine_ns.0 > 0 && operations.iter().any(|operation| operation.pageable) {
+        help = PINNED.to_owned();
+    }
     let gap = match part {
         "dependency" => Some((mean_gap(analysis), BETWEEN)),
         "idle" => Some((split.idle_ns, AT_ENDS)),
