@@ -212,6 +212,24 @@ fn the_simulator_uses_the_resources_of_code_in_a_file() {
     assert!((100_000..120_000).contains(&times[0]) && (200_000..220_000).contains(&times[1]), "{times:?}");
 }
 
+/// Waves of blocks share a kernel's `time`, so that it lasts as long for any grid and on any device.
+#[test]
+fn a_declared_time_covers_all_blocks() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel_time");
+    let text = "\
+kernel k(x: f32[n] -> y: f32[n]) { grid: GRID, block: 320, time: 50us, source: \"\"\"void k();\"\"\" }
+buffer x, y: f32[1024]
+step { k(x -> y) }
+";
+    for profile in ["h200", "mi300x"] {
+        let profiled = format!("profile={profile}");
+        let time = |grid: &str| simulated(&folder, &text.replace("GRID", grid), &["--config", &profiled]).0;
+        let times = ["1", "792", "793", "1900", "105600"].map(time);
+        assert!(times.iter().all(|time| time.abs_diff(times[0]) <= 10), "{profile}: {times:?}");
+        assert!((50_000..55_000).contains(&times[0]), "{profile}: {times:?}");
+    }
+}
+
 /// The code of a text is compiled with permission alone; without it, the report says what is assumed.
 #[test]
 fn the_simulator_says_what_it_assumes() {

@@ -183,11 +183,11 @@ impl NodeRanks {
 
 /// Latency of a collective within a node in ns, and the time of its transfer in addition.
 fn within(kind: CollectiveKind, bytes: f64, ranks: u32, links: &Links) -> (f64, f64) {
-    let name = match kind {
-        CollectiveKind::AllReduce | CollectiveKind::Barrier => "all_reduce",
-        CollectiveKind::ReduceScatter => "reduce_scatter",
-        CollectiveKind::AllToAll => "all_to_all",
-        _ => "all_gather",
+    let (of_table, name) = match kind {
+        CollectiveKind::AllReduce | CollectiveKind::Barrier => (CollectiveKind::AllReduce, "all_reduce"),
+        CollectiveKind::ReduceScatter => (kind, "reduce_scatter"),
+        CollectiveKind::AllToAll => (kind, "all_to_all"),
+        _ => (CollectiveKind::AllGather, "all_gather"),
     };
     // The table with the largest number of ranks up to `ranks`, or else the smallest table.
     let tables = links.tables.iter().filter(|table| table.collective == name);
@@ -201,7 +201,9 @@ fn within(kind: CollectiveKind, bytes: f64, ranks: u32, links: &Links) -> (f64, 
         return (links.within.latency.value(), bytes * on_link(ranks) / links.port.collectives.value() * 1e9);
     };
     let least = table.times[0].1;
-    let grown = (time(table, bytes) - least) * on_link(ranks) / on_link(table.ranks);
+    // A kind without a table of its own takes as long as the table's kind with as many bytes on each link.
+    let alike = bytes * wire_bytes(kind, 1.0, table.ranks) / wire_bytes(of_table, 1.0, table.ranks);
+    let grown = (time(table, alike) - least) * on_link(ranks) / on_link(table.ranks);
     (least + f64::from(ranks.saturating_sub(table.ranks)) * links.hop.value(), grown)
 }
 
@@ -280,6 +282,28 @@ mod tests {
                     let cards =
                         shares.iter().filter(|(path, _)| matches!(path, Path::CardOut { .. } | Path::CardIn { .. }));
                     assert!(cards.clone().count() > 0 && cards.clone().all(|(_, share)| *share < 1.0), "{shares:?}");
+                }
+            }
+        }
+    }
+
+    /// A switch adds data in transit, so the times of an all-reduce do not bound what its ports carry.
+    #[test]
+    fn no_port_carries_more_than_it_can() {
+        use CollectiveKind::{AllGather, AllToAll, Broadcast, Reduce, ReduceScatter};
+        for name in ["hgx_h200", "mi300x"] {
+            let links = Links::named(name).unwrap();
+            for kind in [AllGather, AllToAll, Broadcast, Reduce, ReduceScatter] {
+                for ranks in [2, 3, 8] {
+                    for count in [1 << 10, 1 << 18, 1 << 22, 1 << 26, 1 << 29] {
+                        let world: Vec<u32> = (0..ranks).collect();
+                        for (path, share) in shares(kind, &world, count, &links) {
+                            assert!(
+                                share < 1.0,
+                                "{name}, {kind:?} of {ranks} ranks, {count} elements: {path:?} {share}"
+                            );
+                        }
+                    }
                 }
             }
         }

@@ -2,7 +2,7 @@
 //! error.
 
 use crate::config::Profile;
-use crate::ops::{self, Category, Direction, Launch, Spec, Tensor};
+use crate::ops::{self, Category, Direction, Hold, Launch, Spec, Tensor};
 
 /// Factor by which clocks can exceed the datasheet's peak: 1.98 GHz for an H200's 1.83.
 const BOOST: f64 = 1.1;
@@ -21,8 +21,8 @@ pub fn floor<'a>(specs: impl IntoIterator<Item = &'a Spec>, profile: &Profile) -
     let (mut matrix, mut cache, mut to_device, mut to_host, mut held) = (0.0, 0.0, 0.0, 0.0, 0.0f64);
     for spec in specs {
         let cost = spec.cost();
-        if let Some(hold) = cost.hold {
-            held = held.max(hold.0 as f64 / TIMERS);
+        if let Some(Hold::Block(time)) = cost.hold {
+            held = held.max(time.0 as f64 / TIMERS);
         }
         // The CPU's peak rates are not known, and neither is work that data determines.
         if spec.threads.is_some() || ops::has_unknown_size(spec) {

@@ -1,6 +1,8 @@
 //! The time for which an operation occupies each resource of a device at its peak rate, and the resource that limits
 //! it.
 
+use std::collections::BTreeMap;
+
 use crate::config::{Links, Profile, Wiring};
 use crate::ops::{self, Arithmetic, Category, Collective, CollectiveKind, Direction, Launch, Spec};
 
@@ -70,25 +72,8 @@ impl Ideal {
             return ideal;
         }
         let cost = spec.cost();
-        if let Some(crossing) = ops::crossing(spec) {
-            let index_in_team = spec.team.rank;
-            let links = &profile.topology;
-            let port = links.port.copies.value();
-            let out = crossing
-                .sends
-                .iter()
-                .filter_map(|(to, _)| sender_load(index_in_team, *to, cost.sent as f64, port, links));
-            let from = crossing.from.iter().zip(&spec.outputs);
-            let into = from
-                .filter_map(|(from, output)| receiver_load(*from, index_in_team, output.bytes() as f64, port, links));
-            ideal.add_loads(out.chain(into), links);
-        } else if spec.operation.category() == Category::Collective {
-            if ranks.len() > 1 {
-                let launches = spec.launch();
-                let entries = launches.iter().flat_map(Launch::collectives);
-                let links = &profile.topology;
-                ideal.add_loads(entries.flat_map(|entry| least_loads(entry, ranks, links)), links);
-            }
+        ideal.add_loads(loads_between(spec, ranks, profile), &profile.topology);
+        if spec.operation.category() == Category::Collective {
             return ideal;
         }
         let peak = match cost.matrix {
@@ -113,17 +98,12 @@ impl Ideal {
     }
 
     /// Adds the time of the busiest link of each kind.
-    fn add_loads(&mut self, loads: impl Iterator<Item = Load>, links: &Links) {
-        let mut busy: std::collections::BTreeMap<Path, f64> = std::collections::BTreeMap::new();
-        for load in loads {
-            *busy.entry(load.path).or_default() += load.bytes;
-        }
-        for (path, bytes) in busy {
-            let (peak, time) = match path {
-                Path::CardOut { .. } | Path::CardIn { .. } => (links.peak_across(), &mut self.across),
-                Path::Out(_) | Path::In(_) | Path::Pair { .. } => (links.peak_within(), &mut self.within),
-            };
-            *time = time.max(bytes / peak * 1e9);
+    fn add_loads(&mut self, loads: Vec<Load>, links: &Links) {
+        let mut busy = LinkTimes::default();
+        busy.add_loads(loads, links);
+        for ((resource, _), time) in busy.0 {
+            let longest = if resource == Resource::Across { &mut self.across } else { &mut self.within };
+            *longest = longest.max(time);
         }
     }
 
@@ -147,6 +127,57 @@ impl Ideal {
         // The first of equal ones.
         all.into_iter().rev().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, time)| *time > 0.0)
     }
+}
+
+/// Times in ns for which operations together occupy each link at its peak.
+#[derive(Debug, Default)]
+pub struct LinkTimes(BTreeMap<(Resource, Option<Path>), f64>);
+
+impl LinkTimes {
+    /// Adds the times of an operation. `ranks` are the group's members as ranks of the world.
+    pub fn add(&mut self, spec: &Spec, ranks: &[u32], profile: &Profile) {
+        let Ideal { from_host, to_host, .. } = Ideal::of(spec, ranks, 0.0, profile);
+        for (resource, time) in [(Resource::FromHost, from_host), (Resource::ToHost, to_host)] {
+            *self.0.entry((resource, None)).or_default() += time;
+        }
+        if spec.threads.is_none() && !ops::has_unknown_size(spec) {
+            self.add_loads(loads_between(spec, ranks, profile), &profile.topology);
+        }
+    }
+
+    fn add_loads(&mut self, loads: Vec<Load>, links: &Links) {
+        for Load { path, bytes, .. } in loads {
+            let (resource, peak) = match path {
+                Path::CardOut { .. } | Path::CardIn { .. } => (Resource::Across, links.peak_across()),
+                Path::Out(_) | Path::In(_) | Path::Pair { .. } => (Resource::Within, links.peak_within()),
+            };
+            *self.0.entry((resource, Some(path))).or_default() += bytes / peak * 1e9;
+        }
+    }
+
+    /// The link with the longest time, and that time; `None` without any traffic.
+    pub fn longest(&self) -> Option<(Resource, f64)> {
+        let times = self.0.iter().map(|(&(resource, _), &time)| (resource, time));
+        times.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, time)| *time > 0.0)
+    }
+}
+
+/// Minimum loads of one rank's part of an operation on links between ranks; none if it takes no part in a transfer.
+fn loads_between(spec: &Spec, ranks: &[u32], profile: &Profile) -> Vec<Load> {
+    let (own, links) = (spec.team.rank, &profile.topology);
+    if let Some(crossing) = ops::crossing(spec) {
+        let port = links.port.copies.value();
+        let sent = spec.cost().sent as f64;
+        let out = crossing.sends.iter().filter_map(|(to, _)| sender_load(own, *to, sent, port, links));
+        let from = crossing.from.iter().zip(&spec.outputs);
+        let into = from.filter_map(|(from, output)| receiver_load(*from, own, output.bytes() as f64, port, links));
+        return out.chain(into).collect();
+    }
+    if spec.operation.category() != Category::Collective || ranks.len() < 2 {
+        return Vec::new();
+    }
+    let launches = spec.launch();
+    launches.iter().flat_map(Launch::collectives).flat_map(|entry| least_loads(entry, ranks, links)).collect()
 }
 
 /// Minimum loads of one rank of a collective. A switch can reduce data in transit, so that an all-reduce crosses each

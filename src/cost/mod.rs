@@ -13,10 +13,10 @@ use std::num::NonZeroU32;
 
 use crate::base::Space;
 use crate::config::Profile;
-use crate::ops::{self, Arithmetic, Cost, Direction, Kernel, Launch, Spec, Traffic};
+use crate::ops::{self, Arithmetic, Cost, Direction, Hold, Kernel, Launch, Spec, Traffic};
 
 pub use exchange::{Load, Path, exchange, link_rate, loads, receiver_load, sender_load};
-pub use ideal::{Ideal, Resource};
+pub use ideal::{Ideal, LinkTimes, Resource};
 pub use peer::peer;
 
 /// The resources of the device that one launch uses.
@@ -188,9 +188,19 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
             floor: profile.collective_floor.value(),
         },
         Launch::Kernel(_) | Launch::Gemm(..) | Launch::Conv(..) | Launch::Attention(..) | Launch::Ways(..) => {
+            let floor = match cost.matrix {
+                Some(_) if cost.tiling.shares_depth => profile.matrix_floor.value() + profile.matrix_join.value(),
+                Some(_) => profile.matrix_floor.value(),
+                None => profile.kernel_floor.value(),
+            };
+            let floor = floor + latency + product::further_time(cost, cached, profile);
             let mut busy = busy;
             let block_time = match cost.hold {
-                Some(time) => time.0 as f64,
+                Some(Hold::Block(time)) => time.0 as f64,
+                // Waves of blocks follow each other, so that each takes a part of the kernel's time.
+                Some(Hold::Kernel(time)) => {
+                    (time.0 as f64 - floor).max(0.0) / grid.blocks.div_ceil(room(grid.share, profile)) as f64
+                }
                 None => {
                     let units = profile.units.value();
                     // Tiles can take less time than their operations at the rate of a whole device, which power limits.
@@ -204,12 +214,6 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                     wave_time(cost, grid, cached, arithmetic / grid.blocks as f64, profile)
                 }
             };
-            let floor = match cost.matrix {
-                Some(_) if cost.tiling.shares_depth => profile.matrix_floor.value() + profile.matrix_join.value(),
-                Some(_) => profile.matrix_floor.value(),
-                None => profile.kernel_floor.value(),
-            };
-            let floor = floor + latency + product::further_time(cost, cached, profile);
             let block_time = block_time + product::last_stores(cost, grid.waves(profile), profile);
             Task::Kernel { blocks: grid.blocks, share: grid.share, block_time, busy, floor }
         }
@@ -307,8 +311,8 @@ impl Grid {
 /// host's memory.
 fn on_host(spec: &Spec, threads: NonZeroU32, profile: &Profile) -> Task {
     let cost = spec.cost();
-    if let Some(hold) = cost.hold {
-        return Task::Host { time: hold.0 as f64, share: 0.0 };
+    if let Some(Hold::Block(time)) = cost.hold {
+        return Task::Host { time: time.0 as f64, share: 0.0 };
     }
     let memory = &profile.host_memory;
     let threads = f64::from(threads.get());
@@ -474,12 +478,17 @@ pub fn rounds(blocks: u64, fit: u64, room: u64, groups: u64) -> u64 {
     blocks.div_ceil(groups * fit).min(blocks.div_ceil(room))
 }
 
+/// Number of blocks that fit on an empty device if each occupies this share of a compute unit, in 1/32.
+fn room(share: u32, profile: &Profile) -> u64 {
+    let capacity = profile.units.value() as u64 * u64::from(Cost::WHOLE_UNIT);
+    (capacity / u64::from(share)).max(1)
+}
+
 /// Duration of a task without other work, in ns.
 pub fn alone(task: &Task, profile: &Profile) -> f64 {
     match *task {
         Task::Kernel { blocks, share, block_time, busy, floor } => {
-            let capacity = profile.units.value() as u64 * u64::from(Cost::WHOLE_UNIT);
-            let room = (capacity / u64::from(share)).max(1);
+            let room = room(share, profile);
             let group = room * rounds(blocks, room, room, GROUPS);
             let time = |count: u64| {
                 let part = count as f64 / blocks as f64;
@@ -525,24 +534,10 @@ pub fn duration_of(spec: &Spec, launches: &[Launch], ranks: &[u32], cached: f64,
             let times = collectives.iter().map(|one| exchange(one, ranks, &profile.topology));
             profile.kernel_floor.value().round() + times.fold(0.0, f64::max).round()
         }
-        Launch::Peer(_) => alone(task, profile) + flags(spec, profile),
+        Launch::Peer(_) => alone(task, profile) + peer::flags(spec, profile),
         _ => alone(task, profile),
     });
     each.sum::<f64>() + apart
-}
-
-/// Time for which a rank waits for the flags of a copy between ranks: receiver ready, and data arrived.
-fn flags(spec: &Spec, profile: &Profile) -> f64 {
-    let rank = spec.team.rank;
-    let crossing = ops::crossing(spec);
-    let sends = crossing.and_then(|crossing| crossing.sends.as_ref()).is_some_and(|(to, _)| *to != rank);
-    let receives = crossing.is_some_and(|crossing| crossing.from.iter().any(|from| *from != rank));
-    let flags = match (sends, receives) {
-        (_, true) => 2.0,
-        (true, false) => 1.0,
-        (false, false) => 0.0,
-    };
-    profile.topology.flag.value() * flags
 }
 
 /// Host time of the launching call, in ns.

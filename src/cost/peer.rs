@@ -35,3 +35,17 @@ pub fn peer(spec: &Spec, profile: &Profile) -> Task {
         },
     }
 }
+
+/// Time for which a rank waits for the flags of a copy between ranks: receiver ready, and data arrived.
+pub(super) fn flags(spec: &Spec, profile: &Profile) -> f64 {
+    let rank = spec.team.rank;
+    let crossing = ops::crossing(spec);
+    let sends = crossing.and_then(|crossing| crossing.sends.as_ref()).is_some_and(|(to, _)| *to != rank);
+    let receives = crossing.is_some_and(|crossing| crossing.from.iter().any(|from| *from != rank));
+    let flags = match (sends, receives) {
+        (_, true) => 2.0,
+        (true, false) => 1.0,
+        (false, false) => 0.0,
+    };
+    profile.topology.flag.value() * flags
+}

@@ -7,7 +7,7 @@ use crate::config::{Effort, EffortPlan, LaunchSetting, Profile, Settings};
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Observation, RankSchedule, Ranks, Samples};
 use crate::model;
 use crate::plan::ranks::RankPlan;
-use crate::schedule::{self, Schedule};
+use crate::schedule::{self, Schedule, Topology};
 
 use super::record::{Times, Variant};
 
@@ -122,10 +122,15 @@ impl<'a> Request<'a> {
         exec::prepare_ranks(self.ranks, self.backend, &self.exec)
     }
 
-    /// Opens a session with each rank on one stream.
+    /// Opens a session with each rank on one stream, which may use all compute units.
     pub(super) fn open_serial(&self) -> Result<Ranks, ExecError> {
         let options = schedule::ScheduleOptions { streams: Some(1), ..schedule::ScheduleOptions::default() };
-        let place = |rank: &RankSchedule| schedule::place(rank.program, rank.plan, self.backend.topology(), &options);
+        let topology = Topology { limits_units: false, ..self.backend.topology() };
+        let place = |rank: &RankSchedule| {
+            let mut schedule = schedule::place(rank.program, rank.plan, topology, &options);
+            schedule.lanes.iter_mut().for_each(|lane| lane.units = None);
+            schedule
+        };
         let schedules: Vec<Schedule> = self.ranks.iter().map(place).collect();
         let both = self.ranks.iter().zip(&schedules);
         let ranks: Vec<RankSchedule> = both.map(|(rank, schedule)| RankSchedule { schedule, ..*rank }).collect();

@@ -306,7 +306,7 @@ proptest! {
                 step: 0,
                 iterations: &[&iteration],
                 alone: None,
-                host_bound: false,
+                host_bound: None,
                 earlier: &[],
                 queues: None,
                 time: None,

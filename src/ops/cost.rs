@@ -59,7 +59,7 @@ pub struct Cost {
     /// How the vendor's library tiles a matrix product; the default for other work.
     pub tiling: Tiling,
     /// A fixed duration, independent of the device; `None` for work whose duration depends on the device.
-    pub hold: Option<Nanos>,
+    pub hold: Option<Hold>,
 }
 
 impl Cost {
@@ -97,6 +97,15 @@ impl Cost {
             ..self
         }
     }
+}
+
+/// A fixed duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hold {
+    /// Duration of each block.
+    Block(Nanos),
+    /// Duration of the kernel on a whole device, whatever its number of blocks.
+    Kernel(Nanos),
 }
 
 /// The cost of launches that follow each other.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::kernels::compiled::shared_part;
-use super::kernels::occupancy::{UNITS, share};
+use super::kernels::occupancy::share;
 use super::user_kernel::KERNEL;
 use super::*;
 
@@ -69,11 +69,8 @@ impl Operation for KernelCall {
         };
         let cost = Cost { blocks: kernel.blocks(), share, ..spec.streaming_cost(kernel.flops as f64, 1) };
         match (kernel.time, kernel.bytes) {
-            // The time covers all blocks, so that later waves of blocks do not extend it.
             (Some(time), _) => {
-                let resident = UNITS * u64::from(Cost::WHOLE_UNIT / share).max(1);
-                let blocks = cost.blocks.min(resident);
-                Cost { flops: 0.0, read: Traffic::NONE, written: Traffic::NONE, hold: Some(time), blocks, ..cost }
+                Cost { flops: 0.0, read: Traffic::NONE, written: Traffic::NONE, hold: Some(Hold::Kernel(time)), ..cost }
             }
             (None, Some(bytes)) => {
                 let written = cost.written.total().min(bytes);

@@ -62,7 +62,7 @@ pub use check::{
 pub use collectives::{
     Batch, BatchMember, BusBytes, assumes_size, bus_bytes, has_unknown_size, more_ranks, moves_unknown_size, parts,
 };
-pub use cost::{Cost, KnownCost, Tiling, Traffic};
+pub use cost::{Cost, Hold, KnownCost, Tiling, Traffic};
 pub use expression::Expression;
 pub use host::{host_operations, on_device};
 pub use kernel_call::KernelCall;

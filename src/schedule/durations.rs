@@ -1,11 +1,11 @@
 //! Modelled duration of each operation without concurrent operations, shared by plans, advice and the simulator.
 
-use crate::base::Space;
+use crate::base::{OpId, Space};
 use crate::config::Profile;
 use crate::cost;
 use crate::cost::cache::{self, OperationAccesses};
-use crate::model::{OpKind, Program};
-use crate::ops::Launch;
+use crate::model::{OpKind, Program, Step};
+use crate::ops::{Category, Launch};
 
 use super::{Command, Predecessors, Schedule, StepSchedule};
 
@@ -28,10 +28,14 @@ pub(super) fn durations_and_shares(
     let members = members(program, rank);
     let mut known = rustc_hash::FxHashMap::default();
     for ((planned, op, spec), share) in shares(program, schedule, &members, false, profile) {
-        let duration = *known.entry((spec, share)).or_insert_with(|| {
-            let spec = program.spec(spec);
-            cost::duration(spec, &members[spec.team.group.index()], fraction(share), profile)
-        });
+        let duration = if launches_nothing(program, &program.cycle[planned.step], op) {
+            0.0
+        } else {
+            *known.entry((spec, share)).or_insert_with(|| {
+                let spec = program.spec(spec);
+                cost::duration(spec, &members[spec.team.group.index()], fraction(share), profile)
+            })
+        };
         durations[planned.step][op.index()] = duration;
         cached[planned.step][op.index()] = fraction(share);
     }
@@ -47,6 +51,21 @@ pub fn cached(program: &Program, schedule: &Schedule, rank: u32, cold: bool, pro
         cached[planned.step][op.index()] = fraction(share);
     }
     cached
+}
+
+/// Whether an operation launches nothing on a device: a marker, or collectives of one rank whose results are in place.
+pub fn launches_nothing(program: &Program, step: &Step, op: OpId) -> bool {
+    let Some(spec) = program.op_spec(step.op(op)) else { return true };
+    if spec.operation.category() != Category::Collective {
+        return false;
+    }
+    let views = [step.inputs(op), step.outputs(op)].concat();
+    let place = |operand: u8| {
+        let view = views[usize::from(operand)];
+        let memory = program.views.memory(view);
+        (memory, program.views.offset(view, &program.layout(memory).dims))
+    };
+    spec.launch().iter().flat_map(Launch::collectives).all(|one| one.is_in_place(place))
 }
 
 /// The ranks of each group with this rank.
@@ -102,7 +121,7 @@ fn shares<'a>(
 }
 
 /// An operation that is launched in an iteration of the period.
-type LaunchedOp<'a> = (&'a StepSchedule, crate::base::OpId, crate::base::SpecId);
+type LaunchedOp<'a> = (&'a StepSchedule, OpId, crate::base::SpecId);
 
 fn launches<'a>(program: &'a Program, planned: &'a StepSchedule) -> impl Iterator<Item = LaunchedOp<'a>> {
     planned.commands.iter().filter_map(move |command| match *command {

@@ -21,7 +21,7 @@ use crate::plan::Plan;
 
 pub use advice::{Gain, PlanAdvice, advise, often};
 pub use begin_order::Predecessors;
-pub use durations::{cached, durations};
+pub use durations::{cached, durations, launches_nothing};
 pub use lint::{ScheduleAdvice, ScheduleError, check_memory, lacks_format, largest, lint};
 pub use memory::{MemoryPlan, Placement};
 

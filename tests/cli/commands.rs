@@ -259,6 +259,73 @@ fn a_speedup_compares_times_of_one_pace() {
     assert!(!noted && (gain / gated - 1.0).abs() < 0.01, "{gain} instead of {gated}");
 }
 
+/// The run on one stream may use all compute units, also those that limits give to other streams.
+#[test]
+fn a_speedup_of_limited_streams_refers_to_the_whole_device() {
+    let sandbox = Sandbox::new();
+    let gain = |units: &str| {
+        let text = format!(
+            "stream a{units}\nstream b{units}\nbuffer x, y, o1, o2: bf16[4096, 4096]\n\
+             step {{ on a {{ gemm(x, y -> o1) }} on b {{ gemm(y, x -> o2) }} }}\nmetric gain = speedup\n"
+        );
+        sandbox.write("halves.aorta", &text);
+        let record = sandbox.record(&["halves.aorta", "--effort", "quick", "--config", "profile=mi300x"]);
+        record["variants"][0]["metrics"][0]["value"].as_f64().expect("a speedup")
+    };
+    let (limited, free) = (gain("(units: 50%)"), gain(""));
+    assert!((0.8..1.2).contains(&(limited / free)), "{limited} and {free}");
+}
+
+/// The vendors' libraries launch nothing for it.
+#[test]
+fn a_collective_of_one_rank_in_place_takes_no_time() {
+    let sandbox = Sandbox::new();
+    sandbox.write("one.aorta", "buffer x, y: f32[1048576]\nstep { all_reduce(x -> x) all_reduce(x -> y) }\n");
+    let record = sandbox.record(&["one.aorta", "--effort", "quick"]);
+    let operations = &record["variants"][0]["ranks"][0]["operations"];
+    let time = |number: usize| operations[number]["time_ns"].as_f64().expect("a time");
+    assert!(time(0) == 0.0 && time(1) > 1000.0, "{operations}");
+    let plan: serde_json::Value =
+        serde_json::from_str(&sandbox.good(&["plan", "one.aorta", "--format", "json"])).expect("JSON");
+    let planned = &plan["iterations"][0]["operations"];
+    assert!(planned[0]["duration_ns"] == 0 && planned[1]["duration_ns"] != 0, "{planned}");
+}
+
+/// One call launches a graph, which takes the host as long as its number of branches requires.
+#[test]
+fn a_graph_of_many_branches_waits_for_the_host() {
+    let sandbox = Sandbox::new();
+    let text = "stream s[128]\nbuffer x[128]: f32[1024]\n\
+                step { for i in 0..128 { on s[i] { map(x[i] + 1 -> x[i]) } } }\n";
+    sandbox.write("many.aorta", text);
+    let record = sandbox.record(&["many.aorta", "--effort", "quick", "--launch", "graph"]);
+    let verdict = record["variants"][0]["ranks"][0]["analysis"]["verdict"].as_str().expect("a verdict");
+    assert!(verdict.starts_with("host-bound: "), "{verdict}");
+    let warnings = record["warnings"].to_string();
+    assert!(warnings.contains("as a graph: host launch time ") && warnings.contains("to launch a graph"), "{warnings}");
+}
+
+/// Copies of one direction share an engine, so that one from pageable memory delays those of other streams.
+#[test]
+fn copies_wait_for_their_engine_and_not_for_the_host() {
+    let sandbox = Sandbox::new();
+    let text = "stream s[4]\nbuffer h[4]: f32[4194304] in pinned\nbuffer d[4]: f32[4194304]\nbuffer p: f32[4194304] in SPACE\n\
+                step { for i in 0..4 { on s[i] { copy(h[i] -> d[i]) } } on s[0] { copy(p -> d[0]) } }\n";
+    let analysis = |space: &str| {
+        sandbox.write("engine.aorta", &text.replace("SPACE", space));
+        let record = sandbox.record(&["engine.aorta", "--effort", "quick"]);
+        let analysis = record["variants"][0]["ranks"][0]["analysis"].clone();
+        let part = |name: &str| analysis["split"][name].as_f64().expect("a part");
+        let gaps = part("dependency_ns") + part("launch_ns") + part("queue_ns");
+        assert!(part("engine_ns") > 10.0 * gaps, "{analysis}");
+        (analysis["verdict"].to_string(), record["warnings"].to_string())
+    };
+    let (verdict, _) = analysis("pinned");
+    assert!(verdict.contains("bound by the host link (host to device)"), "{verdict}");
+    let (verdict, warnings) = analysis("host");
+    assert!(!verdict.contains("host-bound") && !warnings.contains("waits for the host"), "{verdict} {warnings}");
+}
+
 /// Iterations of this file overlap, so a part of the critical path runs in the iteration before.
 const OVERLAPPING: &str = "\
 stream compute

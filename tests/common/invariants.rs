@@ -93,7 +93,7 @@ fn parts(rank: &RankRecord, broken: &mut Broken) {
     let whole = split.time_ns.0;
     let stretch = split.stretch_ns.unwrap_or_default();
     let own = [split.operations_ns, stretch, split.wait_ns];
-    let between = [split.launch_ns, split.queue_ns, split.dependency_ns, split.idle_ns];
+    let between = [split.engine_ns, split.launch_ns, split.queue_ns, split.dependency_ns, split.idle_ns];
     let sum: i64 = own.iter().chain(&between).map(|part| part.0).sum();
     broken.unless(sum == whole, || format!("rank {}: the split's parts are {sum} of {whole} ns", rank.rank));
     let chain: i64 = analysis.categories.iter().map(|category| category.chain_ns.0).sum();

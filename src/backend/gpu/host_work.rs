@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::{DType, Dims};
 use crate::exec::{Address, ExecError};
-use crate::ops::{self, Expression, Spec, Tensor};
+use crate::ops::{self, Expression, Hold, Spec, Tensor};
 
 use super::host_read::{BUFFER, FileRead, OpenFiles};
 
@@ -71,7 +71,7 @@ impl HostWork {
         address: impl Fn(Address) -> u64,
         files: &mut OpenFiles,
     ) -> Result<HostWork, ExecError> {
-        if let Some(time) = spec.cost().hold {
+        if let Some(Hold::Block(time)) = spec.cost().hold {
             return Ok(HostWork::Spin(time.duration()));
         }
         if let Some(part) = ops::file_part(spec) {

@@ -9,7 +9,7 @@ use crate::base::computing::compute;
 use crate::base::threads::{lock, unpoisoned};
 use crate::base::{Nanos, Space};
 use crate::exec::{Address, Image, ImageOp};
-use crate::ops::{Collective, Launch, Tensor, contiguous_runs};
+use crate::ops::{Collective, Hold, Launch, Tensor, contiguous_runs};
 
 use super::exchange::{CommState, CopiesInFlight};
 use super::memory::HostMemory;
@@ -153,11 +153,8 @@ pub fn work(shared: &Arc<RankState>, messages: &Receiver<LaneCommand>) {
 fn run(shared: &RankState, op: u32, workspace: &mut Workspace) {
     let op = &shared.image.ops[op as usize];
     let spec = &shared.image.works[op.work as usize].spec;
-    if let Some(time) = spec.cost().hold
-        && spec.outputs.is_empty()
-    {
-        // A spinning lane would take CPU time from lanes that compute. Declared kernels with a `time` still compute
-        // their outputs.
+    if let Some(Hold::Block(time)) = spec.cost().hold {
+        // A spinning lane would take CPU time from lanes that compute.
         std::thread::sleep(time.duration());
         return;
     }

@@ -56,6 +56,8 @@ struct PartsKey {
     comm: u32,
     /// Number of a copy between ranks.
     crossing: u32,
+    /// Whether it consists of collectives of one rank whose results are in place.
+    in_place: bool,
 }
 
 /// The accesses of an image's operation with this number.
@@ -106,12 +108,16 @@ impl KnownParts {
         let ops = image.ops.iter().enumerate().map(|(number, op)| {
             let work = &image.works[op.work as usize];
             let (share, cached, replaced) = (shares[number], cached(number), replaced[number]);
+            let operands = image.operands(op);
+            let mut collectives = work.launches.iter().flat_map(Launch::collectives).peekable();
+            let in_place = collectives.peek().is_some() && collectives.all(|one| one.is_in_place(|at| operands[usize::from(at)]));
             let key = PartsKey {
                 work: op.work,
                 cached: share,
                 replaced: replaced as u64,
                 comm: op.comm,
                 crossing: op.crossing,
+                in_place,
             };
             let ranges = self.ranges.entry(key).or_insert_with(|| {
                 let mut tasks = cost::tasks(&work.spec, &work.launches, cached, profile);
@@ -137,12 +143,14 @@ impl KnownParts {
                     });
                 }
                 let part = |(launch, task): (&Launch, Task)| {
-                    let exchange = match launch {
+                    let action = match launch {
+                        // The vendors' libraries launch nothing.
+                        Launch::Collective(_) if in_place => Some(Action::Mark(None)),
                         Launch::Collective(collectives) => exchanges.action(image, op, collectives, machine),
                         _ => None,
                     };
                     SimLaunch {
-                        action: exchange.unwrap_or(Action::Run(task)),
+                        action: action.unwrap_or(Action::Run(task)),
                         host: whole(cost::issue(launch, profile)),
                         holds_host: matches!(task, Task::Copy { pageable: true, .. }),
                         reads_counts: matches!(launch, Launch::Collective(all) if all.iter().any(|one| one.counted.is_some())),

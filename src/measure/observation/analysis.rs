@@ -14,7 +14,7 @@ use super::queue_waits::QueueWaits;
 use super::split::{self, ChainLink, TimeSplitContext};
 use super::subject::Subject;
 use super::waiting::Iteration;
-use super::{beside, spans, usual};
+use super::{beside, engine_waits, spans, usual};
 use crate::measure::record::{
     AnalysisRecord, BoundRecord, CategoryRecord, PathRecord, PeakRecord, PhaseRecord, TimeSplitRecord, TotalsRecord,
 };
@@ -35,6 +35,7 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
         alone: subject.alone,
         host_bound: subject.host_bound,
         queues: &queues,
+        engines: &|trace| engine_waits::occupied_until(subject.peaks, trace),
     };
     let (split, links) = split::split(iteration, &around);
     let observed = ObservedOperations::of(subject.program, subject.plan, iteration, None);
@@ -44,7 +45,7 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
         help: String::new(),
         critical_path: path(subject, &observed),
         queue_waits: match (&subject.queues, subject.host_bound) {
-            (Some(lanes), false) => queues(iteration.trace).records(iteration.trace, lanes, split.queue_ns),
+            (Some(lanes), None) => queues(iteration.trace).records(iteration.trace, lanes, split.queue_ns),
             _ => Vec::new(),
         },
         unusual: usual::pass(subject.program).and_then(|pass| usual::unusual(&categories, pass)),
@@ -231,5 +232,6 @@ fn peak(subject: &Subject) -> Option<PeakRecord> {
     let time = subject.time.filter(|time| time.0 > 0)?;
     let (flops, bytes) = peaks.iteration();
     let whole = time.0 as f64;
-    Some(PeakRecord { profile: peaks.profile.name.clone(), flops: flops / whole, bytes: bytes / whole })
+    let link = peaks.busiest_link().map(|(link, time)| (link.name(peaks.profile).to_owned(), time / whole));
+    Some(PeakRecord { profile: peaks.profile.name.clone(), flops: flops / whole, bytes: bytes / whole, link })
 }

@@ -3,7 +3,7 @@
 use crate::base::OpId;
 use crate::exec::{self, ExecError};
 use crate::model::{OpKind, Program};
-use crate::ops::{Collective, Launch};
+use crate::schedule::launches_nothing;
 
 use crate::measure::record::{CountersRecord, plain_name};
 use crate::measure::request::Request;
@@ -35,23 +35,6 @@ pub fn names(program: &Program) -> Vec<String> {
     names
 }
 
-/// Whether an operation launches nothing on the device: it consists of collectives of one rank whose results are in place.
-fn launches_nothing(program: &Program, op: OpId) -> bool {
-    let step = &program.cycle[0];
-    let Some(spec) = program.op_spec(step.op(op)) else { return true };
-    let views = [step.inputs(op), step.outputs(op)].concat();
-    let place = |operand: u8| {
-        let view = views[usize::from(operand)];
-        let memory = program.views.memory(view);
-        (memory, program.views.offset(view, &program.layout(memory).dims))
-    };
-    let is_in_place = |one: &Collective| one.ranks == 1 && one.source.map(place) == one.target.map(place);
-    spec.launch().iter().all(|launch| match launch {
-        Launch::Collective(collectives) => collectives.iter().all(is_in_place),
-        _ => false,
-    })
-}
-
 /// Counts while each of the operations runs alone, and lets their kernels report compute units in a second run; both launch
 /// on streams. An operation that launches nothing has no counts. Also returns the reason in words if the device cannot count.
 /// Returns fewer records if the run is stopped.
@@ -61,7 +44,8 @@ pub fn count(request: &Request, chosen: &[OpId]) -> Result<(Vec<CountersRecord>,
         let why = "operations of several ranks wait for each other, so that none can run alone";
         return Ok((Vec::new(), Some(why.to_owned())));
     }
-    let launching: Vec<OpId> = chosen.iter().copied().filter(|op| !launches_nothing(first.program, *op)).collect();
+    let launching: Vec<OpId> =
+        chosen.iter().copied().filter(|op| !launches_nothing(first.program, &first.program.cycle[0], *op)).collect();
     if launching.is_empty() {
         let why = "it launches nothing on the device, as a collective of one rank whose result is in place";
         return Ok((Vec::new(), Some(why.to_owned())));

@@ -6,6 +6,7 @@ pub(super) mod arrivals;
 pub(super) mod balance;
 pub(super) mod beside;
 pub mod counters;
+pub(super) mod engine_waits;
 pub(super) mod observed;
 pub(super) mod occupied;
 pub(super) mod operations;

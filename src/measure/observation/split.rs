@@ -15,7 +15,7 @@ use indexmap::IndexMap;
 use indexmap::map::Entry;
 
 use crate::base::{LaneId, Nanos, OpId};
-use crate::exec::Trace;
+use crate::exec::{LaunchMode, Trace};
 use crate::plan::Plan;
 
 use super::alone::Alone;
@@ -36,10 +36,14 @@ pub struct TimeSplitContext<'a> {
     pub depth: usize,
     /// Durations of operations that run alone; `None` without a run on one stream.
     pub alone: Option<&'a Alone>,
-    /// True if the host issues too slowly: unexplained gaps are then attributed to the host.
-    pub host_bound: bool,
+    /// The launch mode if the host issues too slowly. As streams, gaps between operations are then attributed to the host; in any
+    /// mode, the time before the first one.
+    pub host_bound: Option<LaunchMode>,
     /// Waiting in hardware queues during an iteration of this rank.
     pub queues: &'a dyn Fn(&Trace) -> QueueWaits,
+    /// For each span of an iteration, the moment until which copies of other streams occupy the engine of its copy; `None` of other
+    /// operations.
+    pub engines: &'a dyn Fn(&Trace) -> Vec<Option<i64>>,
 }
 
 impl TimeSplitContext<'_> {
@@ -81,6 +85,7 @@ struct TraceOrder {
     /// Index of the last span of each real stream.
     last_of_lane: BTreeMap<LaneId, usize>,
     queues: QueueWaits,
+    engines: Vec<Option<i64>>,
 }
 
 impl TraceOrder {
@@ -89,7 +94,8 @@ impl TraceOrder {
         let before_on_lane =
             trace.spans.iter().enumerate().map(|(at, span)| last_of_lane.insert(span.lane, at)).collect();
         let places = places(trace, around.plan.steps[trace.step].operations());
-        TraceOrder { places, before_on_lane, last_of_lane, queues: (around.queues)(trace) }
+        let (queues, engines) = ((around.queues)(trace), (around.engines)(trace));
+        TraceOrder { places, before_on_lane, last_of_lane, queues, engines }
     }
 }
 
@@ -190,7 +196,7 @@ pub fn split<'a>(iteration: &'a Iteration<'a>, around: &TimeSplitContext<'a>) ->
     match links.first_mut() {
         Some(first) if count > 1 => first.parts.dependency_ns.0 += left,
         Some(_) => {}
-        None if around.host_bound => split.launch_ns.0 += left,
+        None if around.host_bound.is_some() => split.launch_ns.0 += left,
         None => split.idle_ns.0 += left,
     }
     for link in &mut links {
@@ -225,8 +231,18 @@ fn averaged(links: Vec<ChainLink>, count: i64) -> Vec<ChainLink> {
 
 /// Divides all parts, rounding down.
 fn divide(parts: &mut TimeSplitRecord, count: i64) {
-    let TimeSplitRecord { operations_ns, stretch_ns, wait_ns, launch_ns, queue_ns, dependency_ns, idle_ns, .. } = parts;
-    let all = [operations_ns, wait_ns, launch_ns, queue_ns, dependency_ns, idle_ns];
+    let TimeSplitRecord {
+        operations_ns,
+        stretch_ns,
+        wait_ns,
+        engine_ns,
+        launch_ns,
+        queue_ns,
+        dependency_ns,
+        idle_ns,
+        ..
+    } = parts;
+    let all = [operations_ns, wait_ns, engine_ns, launch_ns, queue_ns, dependency_ns, idle_ns];
     all.into_iter().chain(stretch_ns.as_mut()).for_each(|part| part.0 = part.0.div_euclid(count));
 }
 
@@ -240,8 +256,12 @@ fn chain(placed: &[PlacedIteration], windows: &Windows, around: &TimeSplitContex
     let last = (0..own.spans.len()).max_by_key(|&at| (own.spans[at].end, std::cmp::Reverse(at)));
     let mut next: Option<Occurrence> = None;
     let mut current = last.map(|at| (0, at));
-    // Until when the queue of an operation held it up.
-    let held = |(age, at): Occurrence| Some(placed[age].order.queues.until(at)? + placed[age].begin);
+    let as_streams = around.host_bound == Some(LaunchMode::Stream);
+    let held = |(age, at): Occurrence| {
+        let PlacedIteration { begin, order, .. } = &placed[age];
+        let moment = |until: Option<i64>| until.map_or(i64::MIN, |until| until + begin);
+        Held { engine: moment(order.engines.get(at).copied().flatten()), queue: moment(order.queues.until(at)) }
+    };
     while let Some((age, at)) = current {
         let iteration = placed[age].iteration;
         let span = &iteration.trace.spans[at];
@@ -249,7 +269,10 @@ fn chain(placed: &[PlacedIteration], windows: &Windows, around: &TimeSplitContex
         let end = ended.clamp(floor, cursor);
         let mut parts = around.no_time();
         match (next, links.last_mut()) {
-            (Some(next), Some(link)) => wait(&mut link.parts, (end, cursor), held(next), (windows, around.host_bound)),
+            (Some(next), Some(link)) => {
+                let rest = wait(&mut link.parts, (end, cursor), held(next), (windows, as_streams));
+                link.parts.dependency_ns.0 += rest;
+            }
             _ => parts.idle_ns.0 += windows.inside(end, cursor),
         }
         let start = began.clamp(floor, end);
@@ -275,13 +298,9 @@ fn chain(placed: &[PlacedIteration], windows: &Windows, around: &TimeSplitContex
         current = if cursor > floor { predecessor(placed, (age, at), around.plan) } else { None };
     }
     if let Some(first) = links.last_mut() {
-        if around.host_bound {
-            first.parts.launch_ns.0 += windows.inside(floor, cursor);
-        } else {
-            let queued = next.and_then(held).map_or(floor, |until| until.clamp(floor, cursor));
-            first.parts.queue_ns.0 += windows.inside(floor, queued);
-            first.parts.idle_ns.0 += windows.inside(queued, cursor);
-        }
+        let held = next.map_or(Held::NOT, held);
+        let rest = wait(&mut first.parts, (floor, cursor), held, (windows, around.host_bound.is_some()));
+        first.parts.idle_ns.0 += rest;
     }
     if windows.0.len() > 1 || floor < 0 {
         links.retain(|link| link.parts.sum() > Nanos(0));
@@ -290,22 +309,34 @@ fn chain(placed: &[PlacedIteration], windows: &Windows, around: &TimeSplitContex
     (links, cursor <= floor)
 }
 
-/// Attributes the gap between the end of the last dependency of an operation and its start. `held` is the moment until which
-/// the operation's queue held it up; `None` if it did not.
+/// Moments until which the engine of a copy was occupied, and until which the queue of an operation held it up.
+#[derive(Clone, Copy)]
+struct Held {
+    engine: i64,
+    queue: i64,
+}
+
+impl Held {
+    const NOT: Held = Held { engine: i64::MIN, queue: i64::MIN };
+}
+
+/// Attributes the gap before an operation, from the end of its last dependency to its start, and returns the part without a cause.
 fn wait(
     split: &mut TimeSplitRecord,
     (from, to): (i64, i64),
-    held: Option<i64>,
+    held: Held,
     (windows, host_bound): (&Windows, bool),
-) {
+) -> i64 {
+    let engine = held.engine.clamp(from, to);
+    split.engine_ns.0 += windows.inside(from, engine);
     // If the host limits, the operation that held the queue started late for the same reason.
     if host_bound {
-        split.launch_ns.0 += windows.inside(from, to);
-        return;
+        split.launch_ns.0 += windows.inside(engine, to);
+        return 0;
     }
-    let queued = held.map_or(from, |until| until.clamp(from, to));
-    split.queue_ns.0 += windows.inside(from, queued);
-    split.dependency_ns.0 += windows.inside(queued, to);
+    let queued = held.queue.clamp(engine, to);
+    split.queue_ns.0 += windows.inside(engine, queued);
+    windows.inside(queued, to)
 }
 
 #[cfg(test)]
@@ -355,16 +386,28 @@ step {
             earlier: &[],
             depth: 1,
             alone: None,
-            host_bound: false,
+            host_bound: None,
             queues: &|_| QueueWaits::default(),
+            engines: &|_| Vec::new(),
         };
         let (whole, _) = split(&observed, &around);
         // Operation 1 ends at 300 and operation 3 starts 40 later; the next gaps are 10, 20 and 10. 100 are idle before
         // the first operation and 50 after the last.
         assert_eq!(whole.chain, [1, 2, 3, 4, 5]);
         assert_eq!(parts(&whole), [770, 0, 0, 0, 80, 150]);
-        around.host_bound = true;
+        around.host_bound = Some(LaunchMode::Graph);
+        assert_eq!(parts(&split(&observed, &around).0), [770, 0, 100, 0, 80, 50]);
+        around.host_bound = Some(LaunchMode::Stream);
         assert_eq!(parts(&split(&observed, &around).0), [770, 0, 180, 0, 0, 50]);
+        let busy = |_: &Trace| vec![None, None, None, Some(335), None, None];
+        around.engines = &busy;
+        let held = split(&observed, &around).0;
+        assert_eq!(
+            (held.engine_ns, held.launch_ns),
+            (Nanos(35), Nanos(145)),
+            "the host did not delay what an engine did"
+        );
+        around.engines = &|_| Vec::new();
         around.alone = Some(&alone);
         assert_eq!(parts(&split(&observed, &around).0), [680, 90, 180, 0, 0, 50]);
     }
@@ -387,8 +430,15 @@ step {
         // at 150.
         let observed = trace(1000, &[(0, 0, 590), (1, 10, 150), (0, 600, 700), (1, 620, 990)]);
         let queue = |trace: &Trace| QueueWaits::of(trace, &plan.steps[0], &|_| Some(3), QueueRule::HeadOfLine);
-        let around =
-            TimeSplitContext { plan: &plan, earlier: &[], depth: 1, alone: None, host_bound: false, queues: &queue };
+        let around = TimeSplitContext {
+            plan: &plan,
+            earlier: &[],
+            depth: 1,
+            alone: None,
+            host_bound: None,
+            queues: &queue,
+            engines: &|_| Vec::new(),
+        };
         let (split, links) = split(&observed, &around);
         assert_eq!(links.iter().map(|link| (link.op.0, link.time)).collect::<Vec<_>>(), [(1, 140), (3, 370)]);
         assert_eq!(parts(&split), [510, 0, 0, 450, 20, 20]);
@@ -417,8 +467,9 @@ step {
                 earlier: &earlier,
                 depth: 2,
                 alone: None,
-                host_bound: false,
+                host_bound: None,
                 queues: &|_| QueueWaits::default(),
+                engines: &|_| Vec::new(),
             };
             let (whole, links) = super::split(&iteration, &around);
             let mut times = BTreeMap::new();
@@ -442,10 +493,11 @@ step {
             time in 0i64..2000,
             spans in prop::collection::vec((0u32..2, -300i64..2000, 0i64..600), 6),
             alone in prop::collection::vec(0i64..600, 6),
-            host_bound: bool,
+            host_bound in prop::option::of(prop::sample::select(LaunchMode::ALL.to_vec())),
             timed_alone: bool,
             queues in prop::option::of(1u32..3),
             overlapping in 0usize..4,
+            engine in -300i64..2000,
         ) {
             let (_, plan) = planned(&if overlapping > 0 { MEETING.replace("step", "step(sync: end)") } else { MEETING.to_owned() });
             let spans: Vec<_> = spans.iter().map(|&(lane, start, long)| (lane, start, start + long)).collect();
@@ -466,16 +518,17 @@ step {
                 alone: timed_alone.then_some(&alone),
                 host_bound,
                 queues: &queue,
+                engines: &|trace| trace.spans.iter().map(|span| (span.op.0 % 2 > 0).then_some(engine)).collect(),
             };
             let (split, links) = super::split(&iteration, &around);
-            prop_assert_eq!(parts(&split).iter().sum::<i64>(), time);
+            prop_assert_eq!(split.sum(), Nanos(time));
             // The links share out each part.
             let mut sum = TimeSplitRecord { stretch_ns: timed_alone.then_some(Nanos(0)), ..TimeSplitRecord::default() };
             links.iter().for_each(|link| sum.add(&link.parts));
             prop_assert_eq!(&sum, &split);
             // Only stretch has a sign.
             let [operations, _, rest @ ..] = parts(&split);
-            prop_assert!(operations >= 0 && rest.iter().all(|part| *part >= 0), "{:?}", split);
+            prop_assert!(operations >= 0 && split.engine_ns.0 >= 0 && rest.iter().all(|part| *part >= 0), "{:?}", split);
             prop_assert!(links.iter().all(|link| link.time >= 0));
         }
     }

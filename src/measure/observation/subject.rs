@@ -2,8 +2,10 @@
 
 use crate::base::{Nanos, OpId};
 use crate::config::Profile;
-use crate::cost::Ideal;
+use crate::cost::{Ideal, LinkTimes, Resource};
+use crate::exec::LaunchMode;
 use crate::model::Program;
+use crate::ops::Spec;
 use crate::plan::Plan;
 
 use super::alone::Alone;
@@ -20,8 +22,8 @@ pub struct Subject<'a> {
     pub iterations: &'a [&'a Iteration<'a>],
     /// Durations of operations that run alone; `None` without a run on one stream.
     pub alone: Option<&'a Alone>,
-    /// Whether the host limits the iteration.
-    pub host_bound: bool,
+    /// The launch mode if the host limits the iteration.
+    pub host_bound: Option<LaunchMode>,
     /// The iterations before the observed one, the nearest first, as far as their slots were observed; empty if iterations do
     /// not overlap.
     pub earlier: &'a [&'a Iteration<'a>],
@@ -46,8 +48,7 @@ pub struct Peaks<'a> {
 impl Peaks<'_> {
     /// Time for which an operation keeps each resource busy at its peak; `None` for a marker.
     pub fn ideal(&self, step: usize, op: OpId) -> Option<Ideal> {
-        let spec = self.program.op_spec(self.program.cycle[step].op(op))?;
-        let ranks: Vec<u32> = self.program.groups[spec.team.group.index()].members_with(self.rank).collect();
+        let (spec, ranks) = self.spec(step, op)?;
         Some(Ideal::of(spec, &ranks, self.cached[step][op.index()], self.profile))
     }
 
@@ -61,5 +62,24 @@ impl Peaks<'_> {
         }
         let cycle = self.program.cycle.len().max(1) as f64;
         (flops / cycle, bytes / cycle)
+    }
+
+    /// The link that the operations of an iteration together occupy longest, and that time at its peak in ns, averaged over the cycle.
+    pub(super) fn busiest_link(&self) -> Option<(Resource, f64)> {
+        let mut busy = LinkTimes::default();
+        for (number, step) in self.program.cycle.iter().enumerate() {
+            for op in step.ids() {
+                let Some((spec, ranks)) = self.spec(number, op) else { continue };
+                busy.add(spec, &ranks, self.profile);
+            }
+        }
+        let cycle = self.program.cycle.len().max(1) as f64;
+        busy.longest().map(|(link, time)| (link, time / cycle))
+    }
+
+    /// The spec of an operation, and the members of its group as ranks of the world; `None` for a marker.
+    fn spec(&self, step: usize, op: OpId) -> Option<(&Spec, Vec<u32>)> {
+        let spec = self.program.op_spec(self.program.cycle[step].op(op))?;
+        Some((spec, self.program.groups[spec.team.group.index()].members_with(self.rank).collect()))
     }
 }

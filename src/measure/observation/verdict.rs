@@ -41,6 +41,9 @@ const LESS: &str =
 const FEWER_CALLS: &str = "at the link's peak its bytes take less than half of its time, and pieces would take longer: fewer and larger \
                            calls, `group { … }`, or the data of several iterations in one call";
 
+/// Remedy for copies that wait for one from or to pageable memory.
+const PINNED: &str = "a copy from or to pageable memory occupies its engine for longer: declare the memory `in pinned`";
+
 /// Remedies for operations that memory bounds, and for products.
 const FEWER_BYTES: &str =
     "move fewer bytes: a smaller type, fewer passes over the data, operations fused with their neighbours";
@@ -82,8 +85,9 @@ const FEWER_STARTS: &str = "more streams do not help, and fewer can be faster: f
 const HOST_CALLS: &str =
     "`--launch graph` issues an iteration by one call; fewer and larger operations need fewer calls";
 
-/// Begin of that remedy, which a run as a graph has followed already.
-const ONE_CALL: &str = "`--launch graph` issues an iteration by one call; ";
+/// Remedy for a host that launches a graph too slowly.
+const GRAPH_CALL: &str =
+    "more work in an iteration, or fewer branches of the graph, with each of which its call takes longer";
 
 /// End of the remedies that a run as a graph has followed already.
 const BY_GRAPH: &str = "; `--launch graph` shortens the gaps";
@@ -139,7 +143,7 @@ pub fn verdict(
     let PartTexts { name, what, .. } = words(part);
     let facts = Facts::of_chain(analysis, operations, part);
     let (mut name, mut help) = (name.to_owned(), remedy(part, &facts));
-    let mut of_peak = String::new();
+    let (mut of_peak, mut what, mut bounded) = (String::new(), what.to_owned(), time);
     if let Some((bound, by)) = bound(analysis, part) {
         let reached = 100.0 * share_of_peak(bound);
         if reached >= WORTH_TELLING {
@@ -149,7 +153,11 @@ pub fn verdict(
             };
         }
         if bound.limits {
-            name = format!("bound by {}", resource(by));
+            let by_name = resource(by);
+            if bound.chain_ns < time {
+                (bounded, what) = (bound.chain_ns, format!("{what} that {by_name} bounds"));
+            }
+            name = format!("bound by {by_name}");
             help = resource_remedy(by, &facts).unwrap_or(help);
         } else if let Some((shared, share)) = together(analysis) {
             // Each of several concurrent operations has a part of the resource only.
@@ -157,7 +165,6 @@ pub fn verdict(
             of_peak = all_reach(share);
         }
     }
-    let mut what = what.to_owned();
     let at_limit = bound(analysis, part).is_some_and(|(bound, _)| bound.limits) || together(analysis).is_some();
     let by_lane = by_lanes.iter().find(|(category, remedy)| *category == part && (*remedy == ON_CPU || !at_limit));
     if let Some((_, remedy)) = by_lane {
@@ -165,10 +172,22 @@ pub fn verdict(
             ON_CPU => ("bound by the CPU", "host streams"),
             _ => ("bound by the `units` of streams", "streams with `units`"),
         };
-        (name, what, help) = (limited.to_owned(), format!("{what} of {streams}"), (*remedy).to_owned());
+        (name, what) = (limited.to_owned(), format!("{} of {streams}", words(part).what));
+        (bounded, help) = (time, (*remedy).to_owned());
     }
     if part == "wait" {
         (name, what, help) = waiting(rank, balance);
+    }
+    if part == "engine" {
+        if let Some((shared, share)) = together(analysis) {
+            (name, help) = shared;
+            of_peak = all_reach(share);
+        } else if operations.iter().any(|operation| operation.pageable) {
+            help = PINNED.to_owned();
+        }
+    }
+    if part == "copy" && split.engine_ns.0 > 0 && operations.iter().any(|operation| operation.pageable) {
+        help = PINNED.to_owned();
     }
     let gap = match part {
         "dependency" => Some((mean_gap(analysis), BETWEEN)),
@@ -204,8 +223,8 @@ pub fn verdict(
         name = "balanced, no part is large".to_owned();
     }
     let mut verdict = format!(
-        "{name}: {:.0} % of the critical chain is {what} ({time} of {}){of_peak}",
-        share * 100.0,
+        "{name}: {:.0} % of the critical chain is {what} ({bounded} of {}){of_peak}",
+        100.0 * bounded.0 as f64 / whole,
         split.time_ns
     );
     let beside = time - analysis.totals.map_or(time, |totals| totals.wait_ns);
@@ -228,7 +247,8 @@ pub fn verdict(
 
 /// A remedy for an iteration that is launched as a graph.
 pub fn help_for_graph(help: &str) -> String {
-    help.strip_prefix(ONE_CALL).unwrap_or(help).strip_suffix(BY_GRAPH).unwrap_or(help).to_owned()
+    let help = if help == HOST_CALLS { GRAPH_CALL } else { help };
+    help.strip_suffix(BY_GRAPH).unwrap_or(help).to_owned()
 }
 
 /// The text in place of a verdict if observing changes the iteration too much for one; `None` otherwise.
@@ -294,8 +314,9 @@ fn beside_others(analysis: &AnalysisRecord, gaps: Nanos) -> f64 {
 
 /// The resource that bounds most of a category's part of the chain, with its name; `None` if none is known.
 fn bound<'a>(analysis: &'a AnalysisRecord, category: &str) -> Option<(&'a BoundRecord, &'a str)> {
-    let bounds_of_category = analysis.bounds.iter().filter(|bound| bound.category == category);
-    let most = bounds_of_category.max_by_key(|bound| bound.chain_ns)?;
+    let bounds = || analysis.bounds.iter().filter(|bound| bound.category == category);
+    let all: Nanos = bounds().map(|bound| bound.chain_ns).sum();
+    let most = bounds().find(|bound| 2 * bound.chain_ns.0 > all.0)?;
     Some((most, most.resource.as_deref()?))
 }
 
@@ -306,12 +327,13 @@ fn share_of_peak(bound: &BoundRecord) -> f64 {
 
 /// If an iteration's operations together reach a large share of a resource's peak: the verdict's name with a remedy, and that share.
 fn together(analysis: &AnalysisRecord) -> Option<((String, String), f64)> {
-    let &PeakRecord { flops, bytes, .. } = analysis.peak.as_ref()?;
-    let (resource, remedy, share) = match flops > bytes {
-        true => ("arithmetic", MATRIX.to_owned(), flops),
-        false => ("memory bandwidth", FEWER_BYTES.to_owned(), bytes),
-    };
-    (share >= TOGETHER).then(|| ((format!("bound by {resource}"), remedy), share))
+    let PeakRecord { flops, bytes, link, .. } = analysis.peak.as_ref()?;
+    let link = link.iter().map(|(name, share)| (resource(name), LESS, *share));
+    let own = [("memory bandwidth".to_owned(), FEWER_BYTES, *bytes), ("arithmetic".to_owned(), MATRIX, *flops)];
+    let all = own.into_iter().chain(link);
+    let (resource, remedy, share) =
+        all.max_by(|a, b| a.2.total_cmp(&b.2)).filter(|(_, _, share)| *share >= TOGETHER)?;
+    Some(((format!("bound by {resource}"), remedy.to_owned()), share))
 }
 
 /// Share of a resource's peak that [`together`] returns, at the end of a verdict.
@@ -446,6 +468,11 @@ struct PartTexts {
 fn words(part: &str) -> PartTexts {
     let (name, what, help) = match part {
         "wait" => ("bound by waiting for other ranks", "waiting for other ranks", "balance the ranks"),
+        "engine" => (
+            "bound by a copy engine",
+            "waiting for a copy engine that copies of other streams occupy",
+            "copies of one direction follow each other, on any number of streams: move fewer bytes over the link, or start them earlier",
+        ),
         "launch" => ("host-bound", "waiting for the host", HOST_CALLS),
         "stretch" => (
             "bound by contention",

@@ -212,6 +212,9 @@ pub struct TimeSplitRecord {
     /// Time in which operations wait for other ranks before they transfer anything.
     #[serde(default)]
     pub wait_ns: Nanos,
+    /// Waiting for a copy engine that copies of other streams occupy.
+    #[serde(default)]
+    pub engine_ns: Nanos,
     /// Waiting for the host's launch.
     pub launch_ns: Nanos,
     /// Waiting behind another stream's operation on the same hardware queue.
@@ -239,11 +242,12 @@ impl AnalysisRecord {
 
 impl TimeSplitRecord {
     /// The parts, which add up to the time, with the names of their fields. `None` for an unknown stretch.
-    pub fn parts(&self) -> [(&'static str, Option<Nanos>); 7] {
+    pub fn parts(&self) -> [(&'static str, Option<Nanos>); 8] {
         [
             ("operations_ns", Some(self.operations_ns)),
             ("stretch_ns", self.stretch_ns),
             ("wait_ns", Some(self.wait_ns)),
+            ("engine_ns", Some(self.engine_ns)),
             ("launch_ns", Some(self.launch_ns)),
             ("queue_ns", Some(self.queue_ns)),
             ("dependency_ns", Some(self.dependency_ns)),
@@ -264,6 +268,7 @@ impl TimeSplitRecord {
             *self.stretch_ns.get_or_insert_default() += stretch;
         }
         self.wait_ns += later.wait_ns;
+        self.engine_ns += later.engine_ns;
         self.launch_ns += later.launch_ns;
         self.queue_ns += later.queue_ns;
         self.dependency_ns += later.dependency_ns;
@@ -379,6 +384,9 @@ pub struct PeakRecord {
     pub flops: f64,
     /// Share of the memory's peak bandwidth, or the cache's for bytes that the cache serves.
     pub bytes: f64,
+    /// The busiest link, and the share of its peak; `None` without any traffic.
+    #[serde(default)]
+    pub link: Option<(String, f64)>,
 }
 
 /// An operation with its observed times.

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{Nanos, Space};
-use crate::config::HostCosts;
+use crate::config::{GraphCosts, Profile, SourcedFigure};
 use crate::exec::{LaunchMode, ObservedBy, RankSchedule, Samples, Trace};
 use crate::model::{Program, Sync};
+use crate::ops::{Direction, Launch, Spec};
 
 use super::doubts;
 use super::sampled::{Serial, VariantSamples};
@@ -84,15 +85,19 @@ pub fn record(
         true => warnings.extend(doubts::simulated(name, &time, request.slots())),
         false => warnings.extend(doubts::of(name, &time, warmup, request.slots())),
     }
-    let simulated_host = request.profile.filter(|_| device.simulated).map(|profile| &profile.host);
-    let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref(), simulated_host);
-    // A run that has been asked for a graph needs no such advice.
-    let slow_host = slow_host.map(|text| match request.modes.contains(&LaunchMode::Graph) {
-        true => text.replace(BY_GRAPH, ""),
-        false => text,
+    let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref()).map(|text| {
+        let help = match (mode, request.modes.contains(&LaunchMode::Graph)) {
+            (LaunchMode::Graph, _) => FEWER_BRANCHES,
+            (LaunchMode::Stream, false) => BY_GRAPH,
+            // A run that has been asked for a graph needs no such advice.
+            (LaunchMode::Stream, true) => "",
+        };
+        let simulated = request.profile.filter(|_| device.simulated);
+        let times = simulated.map(|profile| host_times(*mode, request.first().program, profile));
+        format!("{text}{help}{}", times.unwrap_or_default())
     });
     // A gated iteration does not wait for the host.
-    let host_bound = slow_host.is_some() && !samples.slowest.gated;
+    let host_bound = slow_host.as_ref().filter(|_| !samples.slowest.gated).map(|_| *mode);
     let device = DeviceProperties::new(&device, request.profile);
     let slot = longest_slot(&time, &sampled.traces);
     let observations = Observations::of(request.ranks, request.slots(), &sampled.traces);
@@ -154,7 +159,7 @@ pub fn record(
     // Without the gate, a full hardware queue holds the host up, whose launch time is then that of the device.
     let waits = |split: &TimeSplitRecord| split.launch_ns.0 as f64 > LAUNCH_GAPS * split.time_ns.0 as f64;
     let no_gaps = |rank: &RankRecord| rank.analysis.as_ref().is_some_and(|analysis| !waits(&analysis.split));
-    let held_up = host_bound && ranks.iter().all(no_gaps);
+    let held_up = host_bound.is_some() && ranks.iter().all(no_gaps);
     warnings.extend(slow_host.filter(|_| !held_up));
     let of_rank = |index| RankMetrics::new(data.evidence(index));
     let rank_metrics: Vec<RankMetrics> = (0..request.ranks.len()).map(of_rank).collect();
@@ -221,20 +226,16 @@ fn assumed_note(operations: &[OperationRecord]) -> Option<String> {
     })
 }
 
-/// Remedy for an iteration that the host launches too slowly.
+/// Remedies for an iteration that the host launches too slowly, as streams and as a graph.
 const BY_GRAPH: &str = "; `--launch graph` launches it by one call";
+const FEWER_BRANCHES: &str =
+    "; give an iteration more work, or its graph fewer branches, with each of which the call takes longer";
 
 /// Warning that the host takes nearly as long to launch an iteration as the device to run it; `None` if it does not, or if iterations
-/// without the gate are as fast. `simulated` has the times of a simulated host; `None` if the host is real.
-fn waits_for_host(
-    mode: LaunchMode,
-    time: &Times,
-    issue: &Times,
-    ungated: Option<&Times>,
-    simulated: Option<&HostCosts>,
-) -> Option<String> {
+/// without the gate are as fast.
+fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option<&Times>) -> Option<String> {
     let (issue, headline) = (issue.p50_ns?, time.p50_ns?);
-    if mode != LaunchMode::Stream || issue.0 as f64 <= HOST * headline.0 as f64 {
+    if issue.0 as f64 <= HOST * headline.0 as f64 {
         return None;
     }
     let ungated = ungated.and_then(|ungated| ungated.p50_ns);
@@ -247,18 +248,48 @@ fn waits_for_host(
         }
         None => "the device waits for the host".to_owned(),
     };
-    let source = simulated.map(|host| {
-        let kernel = Nanos::rounded(host.kernel.value());
-        format!(
-            "; the simulated host takes {kernel} to launch a kernel, as the profile says; for yours, see `timer_launch_call_ns` in \
-             the record of a run on a GPU"
-        )
-    });
-    Some(format!(
-        "{}: host launch time {issue} for an iteration of {headline}: {waits}{BY_GRAPH}{}",
-        mode.phrase(),
-        source.unwrap_or_default()
-    ))
+    Some(format!("{}: host launch time {issue} for an iteration of {headline}: {waits}", mode.phrase()))
+}
+
+/// The times of a simulated host for the calls that launch the operations of a program, at the end of a warning.
+fn host_times(mode: LaunchMode, program: &Program, profile: &Profile) -> String {
+    let time = |figure: &SourcedFigure| Nanos::rounded(figure.value());
+    if mode == LaunchMode::Graph {
+        let GraphCosts { launch, launch_branch, .. } = &profile.graph;
+        let (launch, branch) = (time(launch), time(launch_branch));
+        return format!(
+            "; the simulated host takes {launch} to launch a graph, and {branch} for each further branch, as the profile says"
+        );
+    }
+    let host = &profile.host;
+    let call = |launch: &Launch| match launch {
+        Launch::Gemm(..) => Some((&host.matrix, "a matrix product")),
+        Launch::Copy(copy) if copy.direction == Direction::DeviceToDevice => {
+            Some((&host.copy_on_device, "a copy within the device"))
+        }
+        Launch::Copy(_) => Some((&host.copy, "a copy")),
+        Launch::Memset { .. } => Some((&host.memset, "a fill")),
+        Launch::Collective(_) => Some((&host.collective, "a collective")),
+        Launch::Peer(_) | Launch::Host { .. } => None,
+        Launch::Kernel(_) | Launch::Conv(..) | Launch::Attention(..) | Launch::Ways(..) => {
+            Some((&host.kernel, "a kernel"))
+        }
+    };
+    let specs = program.cycle.iter().flat_map(|step| &step.ops).filter_map(|op| program.op_spec(op));
+    let mut calls: Vec<String> = Vec::new();
+    for (figure, name) in specs.flat_map(Spec::launch).filter_map(|launch| call(&launch)) {
+        let to = if calls.is_empty() { " to launch" } else { "" };
+        if calls.iter().all(|call| !call.ends_with(name)) {
+            calls.push(format!("{}{to} {name}", time(figure)));
+        }
+    }
+    if calls.is_empty() {
+        return String::new();
+    }
+    format!(
+        "; the simulated host takes {}, as the profile says; for yours, see `timer_launch_call_ns` in the record of a run on a GPU",
+        calls.join(" and ")
+    )
 }
 
 /// Data of a variant while its record is built.
@@ -269,7 +300,8 @@ struct VariantData<'a> {
     serial: Option<&'a Serial>,
     /// True if the run has ended and was not stopped.
     complete: bool,
-    host_bound: bool,
+    /// The launch mode if the host limits the iterations.
+    host_bound: Option<LaunchMode>,
     /// True if no device can be as fast as its times.
     refused: bool,
     device: DeviceProperties<'a>,
@@ -443,14 +475,14 @@ fn spans(iterations: &[&Iteration]) -> Vec<SpanRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Profile;
+    use crate::measure::tests::planned;
 
     #[test]
     fn a_host_that_launches_in_time_is_no_limit() {
         let times = |median: i64| Times { p50_ns: Some(Nanos(median)), ..Times::default() };
         let said = |issue, ungated: Option<i64>| {
             let ungated = ungated.map(times);
-            waits_for_host(LaunchMode::Stream, &times(126_400), &times(issue), ungated.as_ref(), None)
+            waits_for_host(LaunchMode::Stream, &times(126_400), &times(issue), ungated.as_ref())
         };
         assert_eq!(said(114_100, Some(126_400)), None, "the gate gains nothing");
         assert_eq!(said(100_000, Some(140_000)), None, "the launch takes less than 90 % of the time");
@@ -458,19 +490,22 @@ mod tests {
             said(150_000, Some(149_000)).as_deref(),
             Some(
                 "as streams: host launch time 150.0 µs for an iteration of 126.4 µs: without the gate, the device waits for the \
-                 host, and an iteration takes 149.0 µs; `--launch graph` launches it by one call"
+                 host, and an iteration takes 149.0 µs"
             )
         );
-        assert!(said(126_000, None).is_some_and(|warning| warning.contains(": the device waits for the host;")));
-        assert_eq!(waits_for_host(LaunchMode::Graph, &times(5), &times(100), None, None), None);
+        assert!(said(126_000, None).is_some_and(|warning| warning.ends_with(": the device waits for the host")));
     }
 
     #[test]
     fn a_simulated_host_has_the_times_of_the_profile() {
         let profile = Profile::named("h200").unwrap();
-        let times = |median: i64| Times { p50_ns: Some(Nanos(median)), ..Times::default() };
-        let said = waits_for_host(LaunchMode::Stream, &times(100), &times(100), None, Some(&profile.host)).unwrap();
-        let kernel = Nanos::rounded(profile.host.kernel.value());
-        assert!(said.contains(&format!("the simulated host takes {kernel} to launch")), "{said}");
+        let (program, _) = planned(
+            "buffer x: bf16[64, 64]
+             step { map(x * 2 -> x)  gemm(x, x)  map(x + 1 -> x) }",
+        );
+        let said = |mode| host_times(mode, &program, &profile);
+        let calls = "; the simulated host takes 3.000 µs to launch a kernel and 7.000 µs a matrix product, as the profile says; for yours";
+        assert!(said(LaunchMode::Stream).starts_with(calls), "{}", said(LaunchMode::Stream));
+        assert!(said(LaunchMode::Graph).contains(" to launch a graph, and "), "{}", said(LaunchMode::Graph));
     }
 }

@@ -92,6 +92,11 @@ impl Collective {
         matches!(self.kind, CollectiveKind::Send | CollectiveKind::Recv)
     }
 
+    /// Whether the collective moves nothing: it has one rank, and its result is in place. `place` returns the place of an operand.
+    pub fn is_in_place<P: PartialEq>(&self, place: impl Fn(u8) -> P) -> bool {
+        self.ranks == 1 && self.source.map(&place) == self.target.map(&place)
+    }
+
     /// Whether this and another rank's collective are the same call. Ranks whose calls differ hang or fail.
     pub fn meets(&self, other: &Collective) -> bool {
         let key = |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer, one.counted);

@@ -61,7 +61,7 @@ impl Operation for Spin {
         Cost {
             blocks: spec.attrs.int("units") as u64,
             share: Cost::WHOLE_UNIT,
-            hold: Some(Nanos::rounded(spec.attrs.number("time"))),
+            hold: Some(Hold::Block(Nanos::rounded(spec.attrs.number("time")))),
             ..Cost::default()
         }
     }

@@ -281,7 +281,7 @@ impl Operation for Work {
             read: Traffic::of(Space::Device, asked.moved()),
             blocks: asked.blocks(),
             share: if asked.time.is_some() { Cost::WHOLE_UNIT } else { 4 },
-            hold: asked.time,
+            hold: asked.time.map(Hold::Block),
             matrix: asked.matrix.map(|dtype| if dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 }),
             ..Cost::default()
         }

@@ -175,7 +175,7 @@ fn a_late_start_while_other_streams_work_is_no_idle_time() {
         };
         let totals = TotalsRecord { busy_ns: Nanos(1000 * busy), ..TotalsRecord::default() };
         let analysis = analysis(split, &[category("movement", 30_000)]);
-        let peak = Some(PeakRecord { profile: String::new(), flops: 0.0, bytes });
+        let peak = Some(PeakRecord { profile: String::new(), flops: 0.0, bytes, link: None });
         verdict(&AnalysisRecord { totals: Some(totals), peak, ..analysis }, 0, None, &[], &[], Nanos(start))
     };
     let said = |busy| reaching(busy, 0.0, 0);
@@ -210,13 +210,18 @@ fn the_resource_that_bounds_most_of_the_largest_part_is_named() {
     };
     assert_eq!(
         said(&[bound("memory", 400, 356, true), bound("bf16", 200, 190, true)]),
-        "bound by memory bandwidth: 60 % of the critical chain is matrix multiplication (600 ns of 1.000 µs), at 89 % of its \
-         peak"
+        "bound by memory bandwidth: 40 % of the critical chain is matrix multiplication that memory bandwidth bounds (400 ns of \
+         1.000 µs), at 89 % of its peak"
+    );
+    assert!(
+        said(&[bound("memory", 300, 290, true), bound("bf16", 200, 190, true), bound("h2d", 100, 90, true)])
+            .starts_with("bound by matrix multiplication: 60 %"),
+        "no resource bounds most of it"
     );
     assert!(said(&[bound("bf16", 600, 300, true)]).starts_with("bound by bf16 matrix arithmetic: "));
     assert!(said(&[bound("NVLink", 600, 300, true)]).starts_with("bound by NVLink: "));
     // Concurrent operations share the peak.
-    let peak = PeakRecord { profile: String::new(), flops: 0.01, bytes: 0.92 };
+    let peak = PeakRecord { profile: String::new(), flops: 0.01, bytes: 0.92, link: None };
     let bare = AnalysisRecord { peak: Some(peak), ..analysis(half_busy(), &[category("matrix", 600)]) };
     let (together, _) = told(&AnalysisRecord { bounds: vec![bound("memory", 600, 60, false)], ..bare });
     assert!(
@@ -254,6 +259,30 @@ fn waiting_says_why_ranks_wait() {
         "bound by waiting for other ranks: 90 % of the critical chain is waiting for other ranks (900 ns of 1.000 µs); \
          other operations of this rank run during at least 300 ns of it"
     );
+}
+
+#[test]
+fn a_link_that_operations_share_is_named() {
+    let split = TimeSplitRecord {
+        time_ns: Nanos(1000),
+        operations_ns: Nanos(400),
+        engine_ns: Nanos(600),
+        ..TimeSplitRecord::default()
+    };
+    let said = |share, pageable| {
+        let peak = PeakRecord { profile: String::new(), flops: 0.1, bytes: 0.2, link: Some(("h2d".to_owned(), share)) };
+        let analysis = AnalysisRecord { peak: Some(peak), ..analysis(split.clone(), &[category("copy", 400)]) };
+        let copy = OperationRecord { pageable, ..OperationRecord::default() };
+        verdict(&analysis, 0, None, &[], &[copy], Nanos(0))
+    };
+    assert_eq!(
+        said(0.9, true).0,
+        "bound by the host link (host to device): 60 % of the critical chain is waiting for a copy engine that copies of other \
+         streams occupy (600 ns of 1.000 µs), and all operations of the iteration together reach 90 % of its peak"
+    );
+    let (verdict, help) = said(0.5, true);
+    assert!(verdict.starts_with("bound by a copy engine: 60 %") && help == PINNED, "{verdict}");
+    assert!(said(0.5, false).1.starts_with("copies of one direction follow"));
 }
 
 /// Pieces repeat a collective's latency, so that they only help if its bytes take most of its time.
