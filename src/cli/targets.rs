@@ -1,6 +1,7 @@
 //! Targets of options: `--streams 4` and `--set streams=2`, or `--launch graph` and `--config launch=stream`, set the same.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -45,57 +46,42 @@ fn target_of(words: &[String]) -> Option<String> {
     Some(target(option, value))
 }
 
-/// An option as the user has typed it.
-struct TypedOption {
-    /// Position in the command line.
-    at: usize,
-    option: String,
-    text: String,
+/// True if a name and `=` precede the value of an option, which can be given several times.
+fn is_named([option, _]: &[String; 2]) -> bool {
+    NAMED_OPTIONS.contains(&option.trim_start_matches("--"))
 }
 
-impl TypedOption {
-    /// The value, without the name before it.
-    fn value(&self) -> &str {
-        let named = self.text.split_once('=').filter(|_| NAMED_OPTIONS.contains(&self.option.as_str()));
-        named.map_or(self.text.as_str(), |(_, value)| value).trim()
-    }
-
-    fn command(&self, text: &str) -> String {
-        shell::command([&format!("--{}", self.option), text])
-    }
+/// The value of an option, without a name before it.
+fn value(words: &[String; 2]) -> &str {
+    let [_, text] = words;
+    text.split_once('=').filter(|_| is_named(words)).map_or(text.as_str(), |(_, value)| value).trim()
 }
 
 /// Fails if two options of a command set the same to different values: only one of them would apply.
 pub fn check(matches: &ArgMatches) -> Result<(), InputError> {
-    let mut typed: Vec<TypedOption> = Vec::new();
-    for id in matches.ids().filter(|id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine)) {
-        let (Ok(Some(values)), Some(places)) = (matches.try_get_raw(id.as_str()), matches.indices_of(id.as_str()))
-        else {
-            continue;
-        };
-        let option = id.as_str().replace('_', "-");
-        typed.extend(places.zip(values).map(|(at, text)| TypedOption {
-            at,
-            option: option.clone(),
-            text: text.to_string_lossy().into_owned(),
-        }));
+    let mut typed: Vec<(usize, [String; 2])> = Vec::new();
+    for id in matches.ids().map(|id| id.as_str()) {
+        let is_typed = matches.value_source(id) == Some(ValueSource::CommandLine);
+        let values = matches.try_get_raw(id).ok().flatten().filter(|_| is_typed);
+        let Some((places, values)) = matches.indices_of(id).zip(values) else { continue };
+        let words = |text: &OsStr| [format!("--{}", id.replace('_', "-")), text.to_string_lossy().into_owned()];
+        typed.extend(places.zip(values.map(words)));
     }
-    typed.sort_by_key(|option| option.at);
-    for (index, last) in typed.iter().enumerate() {
-        let is_other = |first: &&TypedOption| {
-            // The parser refuses other options that are given twice, unless all of their values count.
-            [*first, last].iter().any(|typed| NAMED_OPTIONS.contains(&typed.option.as_str()))
-                && target(&first.option, &first.text) == target(&last.option, &last.text)
-                && first.value() != last.value()
+    typed.sort();
+    for (index, (_, last)) in typed.iter().enumerate() {
+        // The parser refuses other options that are given twice, unless all of their values count.
+        let is_other = |(_, first): &&(usize, [String; 2])| {
+            (is_named(first) || is_named(last)) && target_of(first) == target_of(last) && value(first) != value(last)
         };
-        let Some(first) = typed[..index].iter().find(is_other) else { continue };
-        let list = first.command(&format!("{},{}", first.text, last.value()));
-        let help = match first.option == last.option {
+        let Some((_, first)) = typed[..index].iter().find(is_other) else { continue };
+        let [option, text] = last;
+        let list = shell::command([&first[0], &format!("{},{}", first[1], value(last))]);
+        let help = match first[0] == *option {
             true => format!("leave one of them out; `aorta sweep` runs both: `{list}`"),
             false => "leave one of them out".to_owned(),
         };
-        let why = format!("`{}` sets the same to another value", first.command(&first.text));
-        return Err(InputError::bad_value(&format!("`--{}`", last.option), &last.text, &why, &help));
+        let why = format!("`{}` sets the same to another value", shell::command(first));
+        return Err(InputError::bad_value(&format!("`{option}`"), text, &why, &help));
     }
     Ok(())
 }

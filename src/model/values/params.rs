@@ -232,7 +232,7 @@ impl<'a> Analyzer<'a> {
         let text = self.names.name(name.symbol).to_owned();
         let help = match default {
             Value::Text(_) => {
-                let quoted = format!("{text}={:?}", value.trim_start_matches("the number "));
+                let quoted = format!("{text}={:?}", value.trim_start_matches("the number ").trim_matches('`'));
                 format!("write a text in quotes: `{}`", shell::command(["--set", &quoted]))
             }
             _ => format!("the default determines the kind of value: give a value of that kind{example}"),
