@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use indexmap::IndexMap;
 
 use crate::backend::{SearchPaths, user_id};
+use crate::config::{MAX_QUEUES, queues_variable};
 use crate::measure::record::Environment;
 
 /// Prefixes of the variables that drivers and libraries read. A record contains them.
@@ -172,10 +173,10 @@ pub fn queues_in(
     vendor: &str,
     value: impl Fn(&str) -> Option<String>,
 ) -> Result<Option<(&'static str, u32)>, (&'static str, String)> {
-    let variable = if vendor == "amd" { "GPU_MAX_HW_QUEUES" } else { "CUDA_DEVICE_MAX_CONNECTIONS" };
+    let variable = queues_variable(vendor);
     let Some(text) = value(variable).filter(|text| !text.trim().is_empty()) else { return Ok(None) };
     match text.trim().parse() {
-        Ok(count) if (1..=32).contains(&count) => Ok(Some((variable, count))),
+        Ok(count) if (1..=MAX_QUEUES as u32).contains(&count) => Ok(Some((variable, count))),
         _ => Err((variable, text)),
     }
 }

@@ -213,7 +213,7 @@ pub enum InputError {
     },
 
     #[error("device {device} was requested, but the {backend} has no devices to choose from")]
-    #[diagnostic(code(aorta::cli::no_devices), help("`--device` applies to `--backend cuda`"))]
+    #[diagnostic(code(aorta::cli::no_devices), help("`--device` applies to `--backend cuda` and `--backend hip`"))]
     NoDevices { device: u32, backend: &'static str },
 
     #[error("{why}")]

@@ -8,12 +8,14 @@ mod inputs;
 mod io;
 mod numbers;
 mod processes;
+mod targets;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ContextKind;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use environment::{library_paths, rocm_paths};
 
@@ -96,7 +98,7 @@ enum Command {
 /// Options that select a workload and the values of its parameters.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 struct WorkloadArgs {
-    /// Set a parameter; the last of several values for one name counts
+    /// Set a parameter
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Use the parameters of a preset
@@ -119,13 +121,11 @@ struct WorkloadArgs {
 impl WorkloadArgs {
     /// Returns these arguments, completed by those of `below` that they do not override.
     fn over(self, below: WorkloadArgs) -> WorkloadArgs {
-        let streams = self.streams.or(below.streams);
         let named = |pair: &str| pair.split_once('=').map_or(pair, |(name, _)| name).trim().to_owned();
-        let is_overridden = |pair: &String| {
-            let name = named(pair);
-            (name == "streams" && streams.is_some()) || self.set.iter().any(|own| named(own) == name)
-        };
-        let set = below.set.into_iter().filter(|pair| !is_overridden(pair)).collect::<Vec<_>>();
+        let is_set =
+            |name: &str| (name == "streams" && self.streams.is_some()) || self.set.iter().any(|own| named(own) == name);
+        let streams = self.streams.or(below.streams.filter(|_| !is_set("streams")));
+        let set = below.set.into_iter().filter(|pair| !is_set(&named(pair))).collect::<Vec<_>>();
         WorkloadArgs {
             set: [set, self.set].concat(),
             preset: self.preset.or(below.preset),
@@ -173,8 +173,8 @@ pub fn definition() -> clap::Command {
 /// Parses the arguments and runs the command.
 pub fn run() -> ExitCode {
     let words = ab::quoted(std::env::args_os().collect());
-    let cli = match Cli::try_parse_from(&words) {
-        Ok(cli) => cli,
+    let (cli, matches) = match parsed(&words) {
+        Ok(parsed) => parsed,
         Err(mut error) => {
             let typed: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
             let tip = other_tools::tip(&error, &typed);
@@ -194,6 +194,13 @@ pub fn run() -> ExitCode {
         }
     };
     let how = cli.diagnostics;
+    if let Some((_, given)) = matches.subcommand()
+        && let Err(error) = targets::check(given)
+    {
+        let error = CliError::from(error);
+        error.print(how);
+        return ExitCode::from(error.code());
+    }
     let result = match cli.command {
         Command::Exec(args) => exec::run(*args, how),
         Command::Ab(args) => ab::run(*args),
@@ -231,6 +238,13 @@ pub fn run() -> ExitCode {
             ExitCode::from(error.code())
         }
     }
+}
+
+/// Parses the words of a command line. Returns the options as they were typed too.
+fn parsed(words: &[OsString]) -> Result<(Cli, ArgMatches), clap::Error> {
+    let matches = definition().try_get_matches_from(words)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition()))?;
+    Ok((cli, matches))
 }
 
 /// Shows an error of the parser of arguments, with the tip that is known for it, in the format that `words` name.

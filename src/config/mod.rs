@@ -44,7 +44,9 @@ pub use kernelbench::{Level, Problem, problem_number};
 pub use kind::RonKind;
 pub use links::{CollectiveTimes, Link, Links, Wiring};
 pub use mistakes::Mistakes;
-pub use profile::{CopyEngines, GraphCosts, HostCosts, HostLink, Profile, QueueRule, Queues};
+pub use profile::{
+    CopyEngines, GraphCosts, HostCosts, HostLink, MAX_QUEUES, Profile, QueueRule, Queues, queues_variable,
+};
 pub use project::{PROJECT_FILE, Project};
 pub use quantity::{Quantity, QuantityRange};
 pub use scenario::{FIELDS, Field, OPTIONS_WITHOUT_FIELD, Scenario, check_setting, check_variable};

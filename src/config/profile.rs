@@ -201,6 +201,14 @@ pub struct Queues {
     pub switch: SourcedFigure,
 }
 
+/// Largest number of hardware queues to which a variable can set a device.
+pub const MAX_QUEUES: usize = 32;
+
+/// The variable that sets the number of hardware queues of a vendor's devices.
+pub fn queues_variable(vendor: &str) -> &'static str {
+    if vendor == "amd" { "GPU_MAX_HW_QUEUES" } else { "CUDA_DEVICE_MAX_CONNECTIONS" }
+}
+
 /// Condition under which a queue proceeds to its next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QueueRule {

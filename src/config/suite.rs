@@ -342,6 +342,15 @@ impl SuiteFile {
             let error = bad_value(named("needs.memory"), &memory.to_string(), "it is no size in bytes", help);
             wrong.push((vec!["needs", "memory"], error));
         }
+        // Another bracket chooses an element: `[1, 2][n]`.
+        let is_list = |value: &str| value.starts_with('[') && value.ends_with(']') && value.matches('[').count() == 1;
+        for (name, value) in case.params.iter().filter(|(_, value)| is_list(value)) {
+            let axis = format!("axes: [(name: {name:?}, param: {name:?}, values: {value})]");
+            let help = format!("write an axis in its place: `{axis}`");
+            let what = named(&format!("params[{name:?}]"));
+            let error = bad_value(what, value, "it is a list, and a case has one value", &help);
+            wrong.push((vec!["params", name], error));
+        }
         for (name, value) in &case.settings {
             let error = check_setting(&self.name, name, value).err();
             wrong.extend(error.map(|error| (vec!["settings", name], error)));

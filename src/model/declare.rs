@@ -145,7 +145,9 @@ impl<'a> Analyzer<'a> {
             let value = &setting.value;
             match self.names.name(setting.key.symbol) {
                 "sync" => {
-                    if let Some(word) = self.word_of(value, &["iteration", "end"]) {
+                    let help =
+                        "with `end`, iterations overlap; with `iteration`, each begins after the end of the one before";
+                    if let Some(word) = self.word_or_help(value, &["iteration", "end"], Some(help.to_owned())) {
                         self.program.step.sync = if word == "end" { Sync::End } else { Sync::Iteration };
                     }
                 }

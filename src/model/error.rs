@@ -432,14 +432,11 @@ pub enum ModelError {
     },
 
     #[error("`{name}` is an output: one operation cannot read and write it here")]
-    #[diagnostic(
-        code(aorta::model::overlapping_operands),
-        help(
-            "write to another buffer; elementwise operations and some collectives may write the very slice that they read"
-        )
-    )]
+    #[diagnostic(code(aorta::model::overlapping_operands), help("write to another buffer; {exception}"))]
     Overlap {
         name: String,
+        /// Which operations can write what they read, or why this one cannot.
+        exception: &'static str,
         #[label("written here")]
         output: SourceSpan,
         #[label("the same memory")]
@@ -553,6 +550,9 @@ pub enum ModelError {
         help: String,
     },
 }
+
+/// Operations that can write what they read.
+pub(super) const IN_PLACE: &str = "elementwise operations and some collectives may write the very slice that they read";
 
 impl ModelError {
     /// Returns the error for a call with a wrong number of arguments or outputs, `given`.

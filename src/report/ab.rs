@@ -9,7 +9,7 @@ use crate::measure::scaling::RateUnit;
 use super::page::{Page, Section, Table, cell};
 use super::quantity::{change, changes};
 use super::run::device;
-use super::variant::launched;
+use super::variant::{launched, marks};
 
 /// The page of an A/B comparison.
 pub fn ab(record: &AbRecord) -> Page {
@@ -53,9 +53,11 @@ fn place(side: &AbSideRecord) -> String {
 }
 
 fn table(record: &AbRecord, judged: &AbResult) -> Table {
-    let simulated = if record.a.run.simulated || record.b.run.simulated { ", simulated" } else { "" };
-    let first = format!("{}{simulated}", judged.work.map_or_else(|| "an iteration".to_owned(), work));
-    let mut table = Table::new([&first, "a", "b", "b against a", "95 % interval", "verdict"]).left(5);
+    let (a, b) = (marks(&record.a.run), marks(&record.b.run));
+    let (both, a, b) = if a == b { (a, "", "") } else { ("", a, b) };
+    let first = format!("{}{both}", judged.work.map_or_else(|| "an iteration".to_owned(), work));
+    let (a, b) = (format!("a{a}"), format!("b{b}"));
+    let mut table = Table::new([&first, &a, &b, "b against a", "95 % interval", "verdict"]).left(5);
     let mut row = |name: &str, a: f64, b: f64, ratio: f64, interval: Option<(f64, f64)>, verdict: Verdict| {
         let time = |time: f64| Nanos::rounded(time).to_string();
         let verdict = name_of(verdict).to_owned();
@@ -195,6 +197,13 @@ fn differences(record: &AbRecord) -> Vec<String> {
         notes.push(
             "a and b are the same run, so any difference is noise: `--a` and `--b` say how the sides differ".to_owned(),
         );
+    }
+    if record.a.run.simulated != record.b.run.simulated {
+        let (simulated, measured) = if record.a.run.simulated { ("a", "b") } else { ("b", "a") };
+        notes.push(format!(
+            "{simulated} is simulated and {measured} is measured, so that their difference includes the error of the \
+             simulator: `--backend` of both sides gives them the same"
+        ));
     }
     let is_by_work = record.result.as_ref().is_some_and(|result| result.work.is_some());
     if a.flops != b.flops {

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use thiserror::Error;
 
 use crate::base::{Bytes, DType, LaneId, MemoryId, Nanos, Space, SrcSpan, counted};
-use crate::config::{Profile, QueueRule};
+use crate::config::{MAX_QUEUES, Profile, QueueRule, queues_variable};
 use crate::cost;
 use crate::model::{Memory, OpKind, Program};
 use crate::ops::{Arithmetic, Spec};
@@ -222,18 +222,26 @@ fn shared_queues(program: &Program, schedule: &Schedule, profile: &Profile) -> O
     let lane = |lane: LaneId| &schedule.lanes[lane.index()];
     let names: Vec<String> = crowded.iter().take(4).map(|&id| format!("`{}`", lane(id).name)).collect();
     let more = if crowded.len() > names.len() { ", …" } else { "" };
-    let variable = if profile.vendor == "amd" { "GPU_MAX_HW_QUEUES" } else { "CUDA_DEVICE_MAX_CONNECTIONS" };
+    let (variable, count) = (queues_variable(&profile.vendor), used.len());
+    let set = format!("`--env {variable}={}`", count.min(MAX_QUEUES));
+    let help = match count <= MAX_QUEUES {
+        true => format!("use fewer streams, or set the number of queues: {set}"),
+        false if on_queue.len() < MAX_QUEUES => {
+            format!("use at most {MAX_QUEUES} streams, and set as many queues: {set}")
+        }
+        false => format!("use at most {MAX_QUEUES} streams, since a device has no more queues"),
+    };
     let effect = match profile.queues.rule {
         QueueRule::HeadOfLine => "operations after a waiting one wait too, even on other streams",
         QueueRule::Serial => "streams that share one run one after the other",
     };
     Some(ScheduleAdvice::SharedQueues {
-        streams: used.len(),
+        streams: count,
         queues: on_queue.len(),
         device: profile.name.clone(),
         at: program.streams[lane(crowded[1]).streams[0].index()].span.into(),
         which: format!("{}{more} share one", names.join(", ")),
-        help: format!("{effect}; use fewer streams, or set the number of queues: `--env {variable}={}`", used.len()),
+        help: format!("{effect}; {help}"),
     })
 }
 

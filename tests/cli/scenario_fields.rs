@@ -216,7 +216,7 @@ fn options_of_a_search_need_one() {
         assert_eq!(output.code, Some(2), "{}", output.stderr);
         output.stderr
     };
-    assert!(fails("", "--budget 8").contains("it is an option of a search"));
+    assert!(fails("", "--budget 8").contains("`--budget` is an option of a search"));
     assert!(fails("search: true", "--zip").contains("the scenario searches for the best case"));
     assert!(fails("search: true, zip: true", "").contains("cannot be used with"));
     assert!(fails("budget: 1", "").contains("the value of `budget`"));

@@ -184,6 +184,7 @@ fn mistakes_in_suites_are_reported() {
         "(description: \"d\", cases: [(workload: \"moe\", needs: (memory: \"40s\"))])",
         "(description: \"d\", cases: [(workload: \"moe\", needs: (gpus: 0))])",
         "(description: \"d\", cases: [(workload: \"-\")])",
+        "(description: \"d\", cases: [(workload: \"moe\", params: {\"tokens\": [1024, 2048]})])",
     ];
     let mut told = String::new();
     for text in cases {

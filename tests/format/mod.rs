@@ -103,6 +103,10 @@ fn lines_end_in_one_way() {
 fn texts_without_an_end() {
     assert_eq!(formatted("def t( ) {if\"\n{a( )}}"), "def t() {\n  if\"\n  {\n    a()\n  }\n}\n");
     assert_eq!(formatted("\"\\ \r\n\"\"\"a\n  b\"\"\"a\n\n\n\ta"), "\"\\\n\"\"\"a\n  b\"\"\"a\n\n\n\ta\n");
+    // A comment of another language stays on its line.
+    let comment = "step {\n  /* no */ nop()\n}\n";
+    assert_eq!(formatted("step{ /* no */ nop() }"), comment);
+    assert_eq!(formatted(comment), comment);
     // To the parser these are two texts.
     assert_eq!(formatted("metric  m=\"\"\" \"\nlet  a=1"), "metric  m=\"\"\" \"\nlet a = 1\n");
 }

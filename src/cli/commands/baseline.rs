@@ -28,13 +28,8 @@ pub fn run(args: BaselineArgs) -> CliResult {
     }
     let levels = args.levels()?;
     let modes = args.modes();
-    let mut same = args.options();
-    if let Some(path) = &args.scenario {
-        let scenario = scenario::read(path)?;
-        let variables = scenario.environment.iter().map(|(name, value)| ("env", Some(format!("{name}={value}"))));
-        // Variables of the command line follow those of the scenario, since the last value of a variable counts.
-        same.splice(0..0, variables.collect::<Vec<_>>());
-    }
+    let variables = args.scenario.as_deref().map(scenario::read).transpose()?.unwrap_or_default().environment;
+    let same = args.options(variables.iter().map(|(name, value)| ("env", format!("{name}={value}"))));
     let suite = SuiteFile {
         description: "KernelBench's problems".to_owned(),
         cases: levels.iter().flat_map(|level| cases(level, &modes)).collect(),

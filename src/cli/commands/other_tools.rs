@@ -81,11 +81,11 @@ const OTHER_OPTIONS: [(&[&str], &str); 15] = [
     (&["out", "outfile", "output-file", "log", "save", "export", "o"], "--json PATH"),
     // Commands whose only output is a page.
     (&["html"], "--output PATH"),
-    (&["nstreams", "num-streams", "n-streams", "queues"], "--streams N"),
+    (&["stream", "nstreams", "num-streams", "n-streams", "queues"], "--streams N"),
 ];
 
 /// Options of other tools that no single option replaces, and what to do.
-const OTHER_WAYS: [(&[&str], &str); 4] = [
+const OTHER_WAYS: [(&[&str], &str); 5] = [
     (
         &["profile", "nsys", "ncu", "rocprof"],
         "`--config profile=NAME` names the simulated device, such as `h200`, `mi300x` or a file of yours; \
@@ -95,6 +95,7 @@ const OTHER_WAYS: [(&[&str], &str); 4] = [
         &["dry-run", "plan"],
         "`aorta check FILE` checks without running, `aorta plan FILE` shows what would wait for what",
     ),
+    (&["quiet", "silent", "q"], "`> /dev/null` drops what is printed; progress is shown on a terminal only"),
     (&["minbytes", "maxbytes", "stepfactor", "stepbytes", "b", "e", "f"], SIZES),
     (&["seed"], "the seed of random data is part of the file: `buffer x: f32[1024] = random(1)`"),
 ];

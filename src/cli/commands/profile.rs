@@ -10,7 +10,7 @@ use crate::backend::ranges::{RangeLibrary, Ranges};
 use crate::cli::error::InputError;
 use crate::cli::inputs::load;
 use crate::cli::io::output;
-use crate::cli::{CliResult, environment};
+use crate::cli::{CliResult, environment, targets};
 
 #[derive(Debug, Args)]
 pub struct ProfileArgs {
@@ -71,10 +71,10 @@ impl Tool {
 
     /// Default options of the run: few iterations suffice for a profile. Nsight Compute serializes and replays kernels,
     /// so a gate would never open.
-    fn defaults(self) -> &'static [(&'static str, &'static str)] {
+    fn defaults(self) -> &'static [&'static str] {
         match self {
-            Tool::Nsys | Tool::Rocprofv3 => &[("--effort", "quick")],
-            Tool::Ncu => &[("--effort", "sanity"), ("--gate", "off")],
+            Tool::Nsys | Tool::Rocprofv3 => &["--effort", "quick"],
+            Tool::Ncu => &["--effort", "sanity", "--gate", "off"],
         }
     }
 
@@ -114,15 +114,9 @@ pub fn run(args: &ProfileArgs) -> CliResult {
 
 /// The arguments of the profiled program.
 fn arguments(tool: Tool, run: &[String]) -> Vec<String> {
-    let mut all = vec!["exec".to_owned(), "--ranges".to_owned(), tool.ranges().to_owned()];
-    for (option, value) in tool.defaults() {
-        let given = run.iter().any(|word| word == option || word.starts_with(&format!("{option}=")));
-        if !given {
-            all.extend([(*option).to_owned(), (*value).to_owned()]);
-        }
-    }
-    all.extend(run.iter().cloned());
-    all
+    let all = ["exec", "--ranges", tool.ranges()].map(str::to_owned);
+    let defaults: Vec<String> = tool.defaults().iter().map(|word| (*word).to_owned()).collect();
+    [&all, &targets::without(&defaults, run)[..], run].concat()
 }
 
 #[cfg(test)]
@@ -137,6 +131,8 @@ mod tests {
         };
         assert_eq!(words(Tool::Nsys, &["moe"]), "exec --ranges nvtx --effort quick moe");
         assert_eq!(words(Tool::Nsys, &["moe", "--effort=full"]), "exec --ranges nvtx moe --effort=full");
+        let set = words(Tool::Nsys, &["moe", "--config", "effort=full"]);
+        assert_eq!(set, "exec --ranges nvtx moe --config effort=full");
         assert_eq!(words(Tool::Ncu, &["moe"]), "exec --ranges nvtx --effort sanity --gate off moe");
         let rocm = words(Tool::Rocprofv3, &["moe", "--gate", "off"]);
         assert_eq!(rocm, "exec --ranges roctx --effort quick moe --gate off");

@@ -87,19 +87,17 @@ fn comparison(args: &ReportArgs, record: &AbRecord) -> CliResult {
 
 /// Fails if an option was given that needs the record of a single run.
 fn check_cases(args: &ReportArgs) -> Result<(), InputError> {
-    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let given = [
-        ("--rank", args.rank.map(|rank| rank.to_string())),
-        ("--top", args.output.top.map(|top| top.to_string())),
-        ("--trace", path(&args.output.trace)),
-        ("--timeline", args.output.timeline.then(String::new)),
-        ("--json", path(&args.output.files.json)),
+        (args.rank.is_some(), "--rank"),
+        (args.output.top.is_some(), "--top"),
+        (args.output.trace.is_some(), "--trace"),
+        (args.output.timeline, "--timeline"),
+        (args.output.files.json.is_some(), "--json"),
     ];
-    let Some((option, value)) = given.into_iter().find_map(|(option, value)| Some((option, value?))) else {
-        return Ok(());
-    };
-    let help = format!("`{option}` is for the record of one run, that `aorta exec --json` writes");
-    Err(InputError::bad_value(&format!("`{option}`"), &value, "this is a file of several runs", &help))
+    let Some((_, option)) = given.into_iter().find(|(is_given, _)| *is_given) else { return Ok(()) };
+    let (what, file) = (format!("the file of `{option}`"), args.records[0].display().to_string());
+    let help = "name the record of one run, that `aorta exec --json` writes";
+    Err(InputError::bad_value(&what, &file, "it has several runs", help))
 }
 
 /// Fails if the record has no rank of that number.

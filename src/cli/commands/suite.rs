@@ -111,8 +111,8 @@ pub fn run_suite(
     Ok(cases::exit_code(&cases, failed, |status| status == Status::NotHeld || is_strict(status)))
 }
 
-/// Fails if a value for all cases is that of a parameter that an axis sets: the table would show values that did not
-/// run.
+/// Fails if a value for all cases is that of a parameter that an axis sets, or that the name of a case shows: the page
+/// would show values that did not run.
 fn check_values(suite: &SuiteFile, set: &[String]) -> Result<(), InputError> {
     let given =
         |name: &String| set.iter().find(|pair| pair.split_once('=').is_some_and(|(given, _)| given.trim() == name));
@@ -121,6 +121,14 @@ fn check_values(suite: &SuiteFile, set: &[String]) -> Result<(), InputError> {
         if let Some(pair) = axis.param.iter().chain(of_cases).find_map(given) {
             let why = format!("the axis `{}` gives it values", axis.name);
             return Err(InputError::bad_value("`--set`", pair, &why, "leave it out; `--only TEXT` chooses cases"));
+        }
+    }
+    for case in &suite.cases {
+        let streams = (!case.streams.is_empty()).then(|| "streams".to_owned());
+        let shown = case.params.keys().filter(|_| case.name.is_none());
+        if let Some(pair) = shown.chain(&streams).find_map(given) {
+            let why = format!("a case of `{}` has a value of its own, which its name shows", case.workload);
+            return Err(InputError::bad_value("`--set`", pair, &why, "leave it out, or take it out of the case"));
         }
     }
     Ok(())

@@ -6,6 +6,8 @@ use crate::config::{Bundle, RonKind};
 
 use super::container::{self, BUNDLE};
 use crate::cli::error::InputError;
+use crate::measure::ab::AbRecord;
+use crate::measure::cases::Cases;
 
 /// Fails if a text that the user wants to run is something else: a suite, ranges, the record in a bundle, or a file with the wrong
 /// ending. `path` is its name.
@@ -36,6 +38,9 @@ pub fn check_runs(path: &str, text: &str) -> Result<(), InputError> {
         }
         RonKind::Project => Some(("it is a project", "`aorta list` names the files of its library".to_owned())),
         RonKind::Scenario if is_ron => None,
+        RonKind::Scenario if Cases::recognizes(text.as_bytes()) || AbRecord::recognizes(text) => {
+            Some(("it has the results of several runs", format!("`aorta report {path}` shows them")))
+        }
         RonKind::Scenario if begins.starts_with('{') && begins.contains("\"aorta.run/") => {
             match container::inside(Path::new(path))? {
                 Some(inside) => {

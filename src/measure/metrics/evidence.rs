@@ -111,12 +111,12 @@ impl Evidence<'_> {
                 samples[iteration.trace.slot].extend(values(&observed)?);
             }
         }
-        let text = set.map_or("the iteration", |set| set.text.as_str());
+        let text = set.map_or("the iteration".to_owned(), |set| format!("`{}`", set.text));
         match (samples.iter().all(Vec::is_empty), ran, self.traces.is_empty()) {
             (false, ..) => Ok(samples),
             (true, _, true) => Err("no iteration was observed operation by operation".to_owned()),
-            (true, true, _) => Err(format!("no operation of `{text}` has what it is measured from")),
-            (true, false, _) => Err(format!("no operation that ran belongs to `{text}`")),
+            (true, true, _) => Err(format!("no operation of {text} has what it is measured from")),
+            (true, false, _) => Err(format!("no operation that ran belongs to {text}")),
         }
     }
 

@@ -4,7 +4,7 @@
 use indexmap::IndexSet;
 
 use crate::base::{Nanos, OpId, counted};
-use crate::config::{Profile, QueueRule};
+use crate::config::{MAX_QUEUES, Profile, QueueRule, queues_variable};
 use crate::exec::{LaunchMode, Span, Trace};
 use crate::plan::StepPlan;
 use crate::schedule::Lane;
@@ -16,9 +16,6 @@ const REPORTED: f64 = 0.05;
 
 /// Share of an iteration that the device spends on starting operations, above which more queues shorten it little.
 pub const STARTS: f64 = 0.9;
-
-/// Largest number of queues that CUDA accepts.
-const MAX_CONNECTIONS: usize = 32;
 
 /// Hardware queues of a launch as streams.
 #[derive(Clone, Debug)]
@@ -174,18 +171,14 @@ fn help(queues: &LaneQueues, operations: usize, time: Nanos, on_chain: Nanos) ->
             queues.start
         );
     }
-    match queues.vendor.as_deref() {
-        Some("amd") => {
-            format!("{share}: {otherwise}; or `--env GPU_MAX_HW_QUEUES={streams}` gives each its own{slower}")
-        }
-        _ if streams <= MAX_CONNECTIONS => {
-            format!("{share}: {otherwise}; or `--env CUDA_DEVICE_MAX_CONNECTIONS={streams}` gives each its own{slower}")
-        }
-        _ if queues.numbers.len() < MAX_CONNECTIONS => format!(
-            "{share}, and `--env CUDA_DEVICE_MAX_CONNECTIONS={MAX_CONNECTIONS}` gives the most that CUDA has{slower}: use at most as many \
+    let variable = queues_variable(queues.vendor.as_deref().unwrap_or_default());
+    match streams <= MAX_QUEUES {
+        true => format!("{share}: {otherwise}; or `--env {variable}={streams}` gives each its own{slower}"),
+        false if queues.numbers.len() < MAX_QUEUES => format!(
+            "{share}, and `--env {variable}={MAX_QUEUES}` gives the most that a device has{slower}: use at most as many \
              streams; or {otherwise}"
         ),
-        _ => format!("{share}, the most that CUDA has: use at most as many streams; or {otherwise}"),
+        false => format!("{share}, the most that a device has: use at most as many streams; or {otherwise}"),
     }
 }
 
@@ -271,10 +264,13 @@ mod tests {
                  start from another queue"
             )
         );
-        assert!(help(&queues(64, "nvidia")).contains("CUDA_DEVICE_MAX_CONNECTIONS=32` gives the most that CUDA has"));
+        assert!(
+            help(&queues(64, "nvidia")).contains("CUDA_DEVICE_MAX_CONNECTIONS=32` gives the most that a device has")
+        );
         let most = LaneQueues { numbers: (0..32).collect(), ..queues(64, "nvidia") };
-        assert!(help(&most).starts_with("64 streams share 32 queues, the most that CUDA has: use at most"));
+        assert!(help(&most).starts_with("64 streams share 32 queues, the most that a device has: use at most"));
         assert!(help(&queues(12, "amd")).contains("GPU_MAX_HW_QUEUES=12"));
+        assert!(help(&queues(48, "amd")).contains("GPU_MAX_HW_QUEUES=32` gives the most"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::syntax::ast::{Block, Call};
 
 use super::call::Inputs;
 use crate::model::analyzer::Analyzer;
-use crate::model::error::ModelError;
+use crate::model::error::{IN_PLACE, ModelError};
 use crate::model::names::labels::LabelData;
 use crate::model::program::OpKind;
 use crate::model::values::value::Value;
@@ -141,7 +141,9 @@ impl<'a> Analyzer<'a> {
                     let of = "group".to_owned();
                     ModelError::OutputTwice { name, of, first: other.1.into(), second: output.1.into() }
                 }
-                false => ModelError::Overlap { name, output: output.1.into(), other: other.1.into() },
+                false => {
+                    ModelError::Overlap { name, exception: IN_PLACE, output: output.1.into(), other: other.1.into() }
+                }
             };
             self.error(error);
         } else {

@@ -7,7 +7,7 @@ use crate::syntax::written;
 
 use super::lower::Lowering;
 use crate::model::analyzer::Analyzer;
-use crate::model::error::{ModelError, PeerError};
+use crate::model::error::{IN_PLACE, ModelError, PeerError};
 use crate::model::expand::{Expansion, OutputState};
 use crate::model::names::callee::Callee;
 use crate::model::names::labels::LabelData;
@@ -351,7 +351,12 @@ impl<'a> Analyzer<'a> {
                 {
                     let memory = self.program.views.memory(view);
                     let name = self.names.name(self.program.memory(memory).name).to_owned();
-                    self.error(ModelError::Overlap { name, output: (*at).into(), other: other_at.into() });
+                    self.error(ModelError::Overlap {
+                        name,
+                        exception: IN_PLACE,
+                        output: (*at).into(),
+                        other: other_at.into(),
+                    });
                     return false;
                 }
             }

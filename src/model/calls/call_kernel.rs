@@ -10,7 +10,7 @@ use crate::syntax::ast::*;
 use super::call::{Inputs, Output};
 use super::kernel::{DeclaredKernel, KernelParam};
 use crate::model::analyzer::Analyzer;
-use crate::model::error::{KernelError, ModelError};
+use crate::model::error::{IN_PLACE, KernelError, ModelError};
 use crate::model::expand::OutputState;
 use crate::model::names::callee::Callee;
 use crate::model::names::labels::LabelData;
@@ -86,7 +86,12 @@ impl<'a> Analyzer<'a> {
             if let Some((other, other_at)) = others.find(|(other, _)| self.program.views.overlap(view, *other)) {
                 let memory = self.program.views.memory(other);
                 let name = self.names.name(self.program.memory(memory).name).to_owned();
-                self.error(ModelError::Overlap { name, output: at.into(), other: other_at.into() });
+                self.error(ModelError::Overlap {
+                    name,
+                    exception: IN_PLACE,
+                    output: at.into(),
+                    other: other_at.into(),
+                });
                 return false;
             }
         }

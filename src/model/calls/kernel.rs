@@ -135,7 +135,7 @@ impl<'a> Analyzer<'a> {
             self.error(KernelError::Field {
                 name: text.to_string(),
                 why: "gives both its duration and its work".to_owned(),
-                help: "write one of them: `time: 50us`, or `flops: 2 * n, bytes: 8 * n`",
+                help: "one of them: `time: 50us`, or `flops: 2 * n, bytes: 8 * n`",
                 at: time.span.max(other.span).into(),
             });
             good = false;

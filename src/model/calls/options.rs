@@ -142,6 +142,9 @@ impl Analyzer<'_> {
                          `let` or a `draw`"
                             .to_owned(),
                     ),
+                    OptionType::Int(1, _) if plain && written(expr, &self.names) == "iteration" => {
+                        Some(format!("iterations count from 0: `{}: iteration + 1`", option.name))
+                    }
                     OptionType::Int(0, 255) if plain => Some(format!(
                         "a byte has no other value: `fill({} -> x)` sets every element to a number",
                         written(expr, &self.names)
@@ -165,6 +168,12 @@ impl Analyzer<'_> {
                         Some("write a plain number, without a unit".to_owned())
                     }
                     OptionType::Number(dimension) => with_unit(dimension, plain),
+                    OptionType::Int(least, most) => match &value {
+                        Value::Number(number) if plain => number
+                            .whole()
+                            .map(|whole| format!("write `{}: {}`", option.name, whole.clamp(least, most))),
+                        _ => None,
+                    },
                     _ => None,
                 };
                 let found = value.describe(&self.names);

@@ -420,7 +420,8 @@ impl<'a> Analyzer<'a> {
 
     fn overlap(&mut self, view: ViewId, output: SrcSpan, other: SrcSpan) {
         let name = self.memory_name(view);
-        self.error(ModelError::Overlap { name, output: output.into(), other: other.into() });
+        let exception = "a gradient is several operations, and later ones may read it again";
+        self.error(ModelError::Overlap { name, exception, output: output.into(), other: other.into() });
     }
 
     /// Adds the operations. Returns the gradients with the names of the inputs.

@@ -39,7 +39,13 @@ impl Analyzer<'_> {
                     }
                     _ => format!("the type has the sizes: write `{word}`"),
                 };
-                self.fail(ModelError::argument_count(word, "nothing", args.len(), expr.span, help))
+                self.fail(match args {
+                    [] => {
+                        let (expected, found) = (format!("`{word}`"), format!("`{word}()`"));
+                        ModelError::WrongType { expected, found, at: expr.span.into(), help: Some(help) }
+                    }
+                    _ => ModelError::argument_count(word, "nothing", args.len(), expr.span, help),
+                })
             }
             (_, None)
                 if self.scopes.get(symbol).is_some() || [self.builtins.rank, self.builtins.world].contains(&symbol) =>

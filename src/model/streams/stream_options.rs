@@ -158,7 +158,7 @@ impl Analyzer<'_> {
                 what: "the part of the device that a stream keeps to".to_owned(),
                 value: number.text(),
                 at: at.into(),
-                help: "write compute units from 2 on, `units: 64`, or a share below 100 %, `units: 25%`; leave the \
+                help: "write 2 to 65535 compute units, `units: 64`, or a share below 100 %, `units: 25%`; leave the \
                        option out for the whole device",
             });
         }

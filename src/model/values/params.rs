@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{DType, SrcSpan, Symbol, suggest};
+use crate::base::{DType, SrcSpan, Symbol, shell, suggest};
 use crate::syntax::ast::*;
 use crate::syntax::{walk, written};
 
@@ -166,11 +166,11 @@ impl<'a> Analyzer<'a> {
         })
     }
 
-    /// A word without a meaning that the caller sets a parameter to whose default is a number; `None` for other values.
+    /// A word without a meaning that the caller sets a parameter to whose default is a number or a text; `None` for other values.
     fn unknown_word(&self, given: &Expr, default: &Value) -> Option<String> {
         let is_set = self.options.set.iter().any(|setting| std::ptr::eq(&setting.value, given));
         let word = given.as_name().filter(|word| is_set && self.scopes.get(*word).is_none())?;
-        matches!(default, Value::Number(_)).then(|| self.names.name(word).to_owned())
+        matches!(default, Value::Number(_) | Value::Text(_)).then(|| self.names.name(word).to_owned())
     }
 
     /// Evaluates an expression that may be a listed word.
@@ -229,15 +229,16 @@ impl<'a> Analyzer<'a> {
             _ => None,
         };
         let example = example.map(|example| format!(", such as `{example}`")).unwrap_or_default();
-        let help = format!("the default determines the kind of value: give a value of that kind{example}");
-        self.error(ModelError::NotAllowed {
-            name: self.names.name(name.symbol).to_owned(),
-            value,
-            at: at.into(),
-            declared: declared.into(),
-            allowed,
-            help,
-        });
+        let text = self.names.name(name.symbol).to_owned();
+        let help = match default {
+            Value::Text(_) => {
+                let quoted = format!("{text}={:?}", value.trim_start_matches("the number ").trim_matches('`'));
+                format!("write a text in quotes: `{}`", shell::command(["--set", &quoted]))
+            }
+            _ => format!("the default determines the kind of value: give a value of that kind{example}"),
+        };
+        let (at, declared) = (at.into(), declared.into());
+        self.error(ModelError::NotAllowed { name: text, value, at, declared, allowed, help });
     }
 
     /// True if the value is allowed; reports an error otherwise.

@@ -38,6 +38,8 @@ enum Preceding {
     Begin,
     Comment,
     Piece,
+    /// Tokens that form no piece.
+    Stray,
 }
 
 impl<'a> FileLayout<'a> {
@@ -117,7 +119,7 @@ impl<'a> FileLayout<'a> {
 
     /// Continues the line of a piece, or begins a line.
     fn begin_stray(&mut self, start: usize) {
-        if self.last.what == Preceding::Piece && self.is_on_line(start) {
+        if matches!(self.last.what, Preceding::Piece | Preceding::Stray) && self.is_on_line(start) {
             self.code.push(LayoutCommand::Raw(0, &self.code.tokens.text[self.last.end..start]));
         } else {
             self.line(start);
@@ -143,9 +145,11 @@ impl<'a> FileLayout<'a> {
     fn piece(&mut self, piece: &'a Piece, top: bool) {
         let tokens = piece.tokens.clone();
         let start = self.code.tokens.start(tokens.start);
-        match piece.body {
-            Body::Stray => self.begin_stray(start),
-            _ => self.line(start),
+        let is_stray = matches!(piece.body, Body::Stray);
+        // A piece behind tokens that form none may be the rest of the same mistake, which stays on its line.
+        match is_stray || self.last.what == Preceding::Stray {
+            true => self.begin_stray(start),
+            false => self.line(start),
         }
         // The options of `setup`, `step` and `teardown` follow the word without a space, like arguments.
         self.code.tokens.lead = (top && matches!(piece.body, Body::None)).then_some(tokens.start);
@@ -169,7 +173,8 @@ impl<'a> FileLayout<'a> {
             }
             Body::Block(_) => self.verbatim(tokens.clone()),
         }
-        self.last = Last { end: self.code.tokens.end(Some(tokens.end - 1)), what: Preceding::Piece };
+        let what = if is_stray { Preceding::Stray } else { Preceding::Piece };
+        self.last = Last { end: self.code.tokens.end(Some(tokens.end - 1)), what };
     }
 
     /// Lays out a simple piece or the head of a block. `indent` is that of its continuation lines.

@@ -4,11 +4,11 @@ use crate::base::shell;
 use crate::cli::commands::exec::ExecArgs;
 use crate::cli::commands::passed::exec_args;
 use crate::cli::error::InputError;
-use crate::measure::cases::NAMED_OPTIONS;
+use crate::cli::targets;
 use crate::measure::paired::AbSide;
 
-/// The option that sets whether iterations are gated.
-const GATE: &str = "--gate=";
+/// The option that turns the gate off.
+const GATE_OFF: &str = "--gate=off";
 
 /// A side: A or B, its text, and the arguments of its `aorta exec`.
 #[derive(Clone, Debug)]
@@ -40,8 +40,7 @@ impl SideArgs {
                 "write the text to a file, and name that file",
             ));
         }
-        let both = both.iter().filter(|word| !overridden(word, &given_words)).cloned().collect();
-        let arguments: Vec<String> = [vec![file], both, given_words].concat();
+        let arguments: Vec<String> = [vec![file], targets::without(both, &given_words), given_words].concat();
         let exec = exec_args(&arguments).map_err(|mistake| mistake.of(&option, given))?;
         if let Some((option, instead)) = exec.by_itself() {
             return Err(mistake(&format!("`{option}` applies to a single run only"), instead));
@@ -51,21 +50,8 @@ impl SideArgs {
 
     /// Returns the same side without the gate.
     pub fn ungated(mut self) -> SideArgs {
-        let option = GATE.trim_end_matches('=');
-        while let Some(at) = self.arguments.iter().position(|word| word == option || word.starts_with(GATE)) {
-            // `--gate auto` is two words.
-            let words = if self.arguments[at] == option { 2 } else { 1 };
-            self.arguments.drain(at..(at + words).min(self.arguments.len()));
-        }
-        self.arguments.push(format!("{GATE}off"));
+        let off = [GATE_OFF.to_owned()];
+        self.arguments = [targets::without(&self.arguments, &off), off.to_vec()].concat();
         self
     }
-}
-
-/// True if a side's own words override `word`, an option of both sides. For repeatable options, the names must be equal
-/// too.
-fn overridden(word: &str, own: &[String]) -> bool {
-    let option = word.split_once('=').map_or(word, |(option, _)| option);
-    let again = |own: &String| own == option || own.split_once('=').is_some_and(|(name, _)| name == option);
-    !option.strip_prefix("--").is_some_and(|name| NAMED_OPTIONS.contains(&name)) && own.iter().any(again)
 }

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use crate::cli::commands::passed::{PassedArgs, PassedOptions};
 use crate::cli::commands::suite::RunArgs;
 use crate::cli::error::InputError;
+use crate::cli::targets;
 use crate::config::Level;
 
 /// Problems of each level with `--test`, as KernelBench's scripts have it.
@@ -125,13 +126,16 @@ impl BaselineArgs {
         self.test || self.problem.is_some()
     }
 
-    /// Options of all problems, with those of KernelBench's method that are not given otherwise.
-    pub fn options(&self) -> Vec<(&'static str, Option<String>)> {
+    /// Options of all problems, with those of KernelBench's method and `others` that are not given otherwise.
+    pub fn options(&self, others: impl Iterator<Item = (&'static str, String)>) -> Vec<(&'static str, Option<String>)> {
         let trials = if self.test { "10" } else { "100" };
-        let method = [("cache", "cold"), ("gate", "off"), ("warmup", "3"), ("iterations", trials)];
-        let own = method.into_iter().filter(|(name, _)| !self.same.has(name) && !self.shortened(name));
-        let depth = ("config", Some("in_flight=1".to_owned()));
-        own.map(|(name, value)| (name, Some(value.to_owned()))).chain([depth]).chain(self.same.given.clone()).collect()
+        let method =
+            [("cache", "cold"), ("gate", "off"), ("warmup", "3"), ("iterations", trials), ("config", "in_flight=1")];
+        let method = method.into_iter().filter(|(name, _)| !self.shortened(name));
+        let given = self.same.words();
+        let own = method.map(|(name, value)| (name, value.to_owned())).chain(others);
+        let own = own.filter(|(name, value)| !targets::is_set(&given, name, value));
+        own.map(|(name, value)| (name, Some(value))).chain(self.same.given.clone()).collect()
     }
 
     /// True if a given effort determines the option.

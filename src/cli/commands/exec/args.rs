@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::error::{ContextKind, ContextValue};
+use miette::Diagnostic;
 
 use crate::backend::ranges::RangeLibrary;
 use crate::config::{
@@ -16,7 +17,7 @@ use crate::cli::error::InputError;
 use crate::cli::inputs::expected::ExpectedArgs;
 use crate::cli::io::outputs::RunOutputs;
 use crate::cli::numbers::{NO_NUMBER, parse_error_text, whole_number};
-use crate::cli::{ConfigArgs, WorkloadArgs};
+use crate::cli::{ConfigArgs, WorkloadArgs, targets};
 
 const AFTER_HELP: &str = "\
 Several processes: `torchrun --nproc-per-node 2 --no-python aorta exec FILE`, and `mpirun` and `srun` \
@@ -271,6 +272,13 @@ impl ArgumentError {
     }
 }
 
+impl From<InputError> for ArgumentError {
+    fn from(error: InputError) -> ArgumentError {
+        let help = error.help().map(|help| help.to_string()).unwrap_or_default();
+        ArgumentError { why: error.to_string(), help }
+    }
+}
+
 /// Help for a number outside of its range, for the parser's reason; `None` for another one.
 fn allowed(why: &str) -> Option<String> {
     let (first, last) = why.rsplit_once(" is not in ")?.1.split_once("..=")?;
@@ -285,6 +293,8 @@ pub fn exec_args(words: &[String]) -> Result<ExecArgs, ArgumentError> {
 /// Parses words as the command with this name parses its arguments.
 pub fn parsed<A: Args>(name: &'static str, words: &[String]) -> Result<A, ArgumentError> {
     let command = A::augment_args(clap::Command::new(name).no_binary_name(true));
-    let read = command.try_get_matches_from(words).and_then(|matches| A::from_arg_matches(&matches));
-    read.map_err(|error| ArgumentError::new(&error, &format!("aorta {name}")))
+    let refused = |error: clap::Error| ArgumentError::new(&error, &format!("aorta {name}"));
+    let matches = command.try_get_matches_from(words).map_err(refused)?;
+    targets::check(&matches)?;
+    A::from_arg_matches(&matches).map_err(refused)
 }

@@ -21,13 +21,13 @@ pub struct SuiteArgs {
     /// The suite; without it, the shipped suites are listed
     pub name: Option<String>,
     /// Run only the cases whose name contains this
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", requires = "name")]
     pub only: Option<String>,
     /// Also fail if a case was skipped or is missing
-    #[arg(long)]
+    #[arg(long, requires = "name")]
     pub strict: bool,
     /// Run part K of N of the cases, for several machines; `aorta report` joins their files
-    #[arg(long, value_name = "K/N")]
+    #[arg(long, value_name = "K/N", requires = "name")]
     pub partition: Option<Partition>,
     #[command(flatten)]
     pub run: RunArgs,

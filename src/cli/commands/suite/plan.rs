@@ -12,6 +12,7 @@ use crate::cli::commands::scenario;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::inputs::{container, library, load, project};
 use crate::cli::processes::cases::PlannedCase;
+use crate::cli::targets;
 use crate::config::{BackendSetting, RonKind, Settings, SuiteCase, SuiteFile, SuiteTable, TableCell, TableColumn};
 use crate::measure::cases::Status;
 use crate::measure::record::Times;
@@ -220,13 +221,12 @@ fn arguments(file: String, case: &SuiteCase, args: &SuiteArgs, machine: &Machine
     let ranks = case.ranks.or(case.needs.gpus.filter(|_| machine.gpus.is_none()));
     arguments.extend(ranks.map(|ranks| format!("--ranks={ranks}")));
     arguments.extend(case.launch.map(|launch| format!("--launch={}", launch.name())));
-    arguments
-        .extend(case.effort.filter(|_| !args.same.has("effort")).map(|effort| format!("--effort={}", effort.name())));
+    arguments.extend(case.effort.map(|effort| format!("--effort={}", effort.name())));
     arguments.extend(case.settings.iter().map(|(name, value)| format!("--config={name}={value}")));
-    arguments.extend((case.fuse && !args.same.has("fuse")).then(|| "--fuse".to_owned()));
+    arguments.extend(case.fuse.then(|| "--fuse".to_owned()));
     arguments.extend((case.verify && machine.computes).then(|| "--verify".to_owned()));
-    arguments.extend(args.same.words());
-    arguments
+    let same = args.same.words();
+    [targets::without(&arguments, &same), same].concat()
 }
 
 /// Compiles and schedules the workload of a case and checks its limits, so that mistakes are found before any case runs.

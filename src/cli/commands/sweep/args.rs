@@ -11,7 +11,7 @@ use crate::measure::cases::Partition;
 
 const AFTER_HELP: &str = "\
 A LIST has commas between its values: `1,2,4`. Commas in brackets and quotes do not count, so that \
-`[1,2],[3]` are two values. An option with several values is an axis; with one, it is the same in \
+`max(1,2),8` are two values. An option with several values is an axis; with one, it is the same in \
 all cases. A preset that gives a parameter a list makes an axis of it. The other options are those \
 of `aorta exec`. Without `--json`, cases are kept below ~/.local/state/aorta/sweeps.
 
@@ -141,15 +141,16 @@ impl SweepArgs {
         let first =
             |options: &[(bool, &'static str)]| options.iter().find(|(given, _)| *given).map(|(_, option)| *option);
         let (option, why, help) = match (self.search, scenario_searches) {
-            (false, false) => (first(&of_search), "it is an option of a search", "add `--search`, or leave it out"),
+            (false, false) => (first(&of_search), "is an option of a search", "add `--search`, or leave it out"),
             (_, true) => (
                 first(&of_all),
-                "the scenario searches for the best case instead of running all",
+                "does not apply: the scenario searches for the best case instead of running all",
                 "leave it out, or take `search: true` out of the scenario",
             ),
             _ => (None, "", ""),
         };
-        option.map_or(Ok(()), |option| Err(InputError::bad_value("the option", option, why, help)))
+        option
+            .map_or(Ok(()), |option| Err(InputError::Axes { why: format!("`{option}` {why}"), help: help.to_owned() }))
     }
 
     pub fn budget(&self) -> usize {

@@ -3,6 +3,7 @@
 use indexmap::IndexMap;
 
 use crate::base::random::hash;
+use crate::base::shell;
 use crate::cli::error::InputError;
 use crate::cli::processes::cases::PlannedCase;
 use crate::measure::cases::{Axis, NAMED_OPTIONS};
@@ -11,6 +12,9 @@ use super::values::{split, unquoted};
 
 /// Maximum number of cases.
 pub const MAX_CASES: usize = 4096;
+
+/// Maximum number of values of a range that the help for it lists.
+const MAX_LISTED: usize = 8;
 
 /// Number of cases tried before a search begins; one of them must be able to run.
 const TRIED_CASES: u64 = 64;
@@ -35,12 +39,24 @@ impl SweepOptions {
         };
         let values = split(text);
         if option != "env"
-            && let Some(ends) = listed_ends(text)
+            && let Some(list) = listed_range(text)
         {
             let why = format!("`{text}` is a range, and an axis takes a list of values");
             return Err(InputError::Axes {
                 why,
-                help: format!("list each value that the file allows; the ends alone are `{ends}`"),
+                help: format!("list each value that the file allows, such as `{list}`"),
+            });
+        }
+        if let ("set", [value]) = (option, &values[..])
+            && let Some(list) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'))
+            // Another bracket chooses an element: `[1, 2][n]`.
+            && !list.contains('[')
+        {
+            let why = format!("`{value}` is a list in brackets, and a parameter has no list as its value");
+            let list = shell::command(["--set", &format!("{name}={}", split(list).join(","))]);
+            return Err(InputError::Axes {
+                why,
+                help: format!("write the values of the axis without brackets: `{list}`"),
             });
         }
         if values.len() == 1 {
@@ -69,11 +85,15 @@ impl SweepOptions {
     }
 }
 
-/// The ends of a range such as `1..4`, `1..=4` or `1:4` as a list; `None` for another text.
-fn listed_ends(text: &str) -> Option<String> {
-    let (from, to) = text.split_once("..").or_else(|| text.split_once(':'))?;
+/// A list for a range: the ends of `1..4`, `1..=4` or `1:4`, each value of `1:4:1`; `None` for another text.
+fn listed_range(text: &str) -> Option<String> {
+    let (from, rest) = text.split_once("..").or_else(|| text.split_once(':'))?;
+    let (to, step) = rest.split_once(':').map_or((rest, None), |(to, step)| (to, Some(step)));
     let (from, to): (u64, u64) = (from.trim().parse().ok()?, to.trim_start_matches('=').trim().parse().ok()?);
-    Some(format!("{from},{to}"))
+    let (from, to) = (from.min(to), from.max(to));
+    let step = step.map_or(Some(to.saturating_sub(from)), |step| step.trim().parse().ok())?;
+    let listed = (from..=to).step_by(usize::try_from(step).ok()?.max(1)).take(MAX_LISTED);
+    Some(listed.map(|value| value.to_string()).collect::<Vec<_>>().join(","))
 }
 
 /// Adds a value, which must not be there yet.
@@ -206,6 +226,11 @@ mod tests {
     fn axes_without_cases_are_reported() {
         assert_eq!(wrong(&[("streams", "1,,2")], false), "a value of `--streams` is empty");
         assert_eq!(wrong(&[("set", "n=4:8")], false), "`4:8` is a range, and an axis takes a list of values");
+        assert_eq!(listed_range("4:8").as_deref(), Some("4,8"));
+        assert_eq!(listed_range("1024:4096:1024").as_deref(), Some("1024,2048,3072,4096"));
+        assert_eq!(listed_range("8..=2").as_deref(), Some("2,8"));
+        assert_eq!(options(&[("set", "n=[1, 2][m]")]).unwrap().fixed, ["--set=n=[1, 2][m]"]);
+        assert!(wrong(&[("set", "n=[1, 2]")], false).starts_with("`[1, 2]` is a list in brackets"));
         assert_eq!(wrong(&[("set", "n=1,2,1")], false), "`--set n` has the value `1` twice");
         assert_eq!(wrong(&[("set", "streams=1,2"), ("streams", "4,8")], false), "two axes are called `streams`");
         assert!(wrong(&[("ranks", "1,2"), ("set", "n=1,2,3")], true).contains("`ranks` has 2 values, `n` 3"));

@@ -2,6 +2,7 @@
 
 use crate::base::SourceMap;
 use crate::cli::error::InputError;
+use crate::cli::targets;
 use crate::measure::cases::Axis;
 use crate::syntax::Ast;
 use crate::syntax::ast::ExprKind;
@@ -11,9 +12,7 @@ use super::axes::{SweepOptions, add_value};
 /// Adds the lists of a preset before the other axes, in their order. Values on the command line take precedence.
 pub fn lists(ast: &Ast, sources: &SourceMap, preset: &str, options: &mut SweepOptions) -> Result<(), InputError> {
     let given = |options: &SweepOptions, name: &str| {
-        let fixed = [format!("--set={name}="), format!("--{name}=")];
-        options.fixed.iter().any(|word| fixed.iter().any(|start| word.starts_with(start)))
-            || options.axes.iter().any(|axis| axis.name == name)
+        targets::is_set(&options.fixed, "set", name) || options.axes.iter().any(|axis| axis.name == name)
     };
     let mut index = 0;
     let chosen = ast.presets().filter(|(name, _)| ast.names.name(name.symbol) == preset);

@@ -8,6 +8,7 @@ use crate::cli::commands::scenario;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::inputs::load::{self, FileKind};
 use crate::cli::inputs::placed::{self, Given};
+use crate::cli::targets;
 use crate::config::{Mistakes, Scenario, check_setting, check_variable};
 use crate::measure::cases::NAMED_OPTIONS;
 use crate::syntax::Ast;
@@ -30,13 +31,12 @@ pub fn completed(args: SweepArgs) -> Result<SweepArgs, CliError> {
 /// Adds the axes of a scenario, except those that the command gives itself.
 pub fn add_axes(args: &SweepArgs, options: &mut SweepOptions) -> Result<(), CliError> {
     let Some((file, scenario)) = scenario::named(&args.file)? else { return Ok(()) };
+    let own = [args.lists.words(), args.same.words()].concat();
     for (axis, list) in &scenario.axes {
         let (option, name) = split(axis)?;
         values::split(list).into_iter().try_for_each(|value| check_value(&file, option, name, value))?;
         let given = if name.is_empty() { list.clone() } else { format!("{name}={list}") };
-        let is_same = |given: &str| name.is_empty() || given.split_once('=').is_some_and(|(own, _)| own.trim() == name);
-        let mut own = args.lists.given.iter().filter(|(given, _)| *given == option);
-        if !own.any(|(_, given)| is_same(given.as_deref().unwrap_or_default())) {
+        if !targets::is_set(&own, option, &given) {
             options.add(option, &given)?;
         }
     }
