@@ -71,8 +71,11 @@ fn unknown_set(name: String, arg: &Expr, help: String) -> ModelError {
     ModelError::UnknownSet { name, at: arg.span.into(), help }
 }
 
+/// A name, with the indices written after it.
+type NameIndices<'e> = (Symbol, Option<&'e [Expr]>);
+
 /// The names in `f[0].attended`, each with its indices; `None` for another expression.
-fn path(expr: &Expr) -> Option<Vec<(Symbol, Option<&[Expr]>)>> {
+fn path(expr: &Expr) -> Option<Vec<NameIndices<'_>>> {
     match &expr.kind {
         ExprKind::Name(symbol) => Some(vec![(*symbol, None)]),
         ExprKind::Field { base, name } => {
