@@ -312,7 +312,7 @@ fn copies_wait_for_their_engine_and_not_for_the_host() {
     let text = "stream s[4]\nbuffer h[4]: f32[4194304] in pinned\nbuffer d[4]: f32[4194304]\nbuffer p: f32[4194304] in SPACE\n\
                 step { for i in 0..4 { on s[i] { copy(h[i] -> d[i]) } } on s[0] { copy(p -> d[0]) } }\n";
     let analysis = |space: &str| {
-        sandbox.write("engine.aorta", &text.replace("SPACE", space));
+        sandbox.write("engine.aorta", text.replace("SPACE", space));
         let record = sandbox.record(&["engine.aorta", "--effort", "quick"]);
         let analysis = record["variants"][0]["ranks"][0]["analysis"].clone();
         let part = |name: &str| analysis["split"][name].as_f64().expect("a part");
