@@ -5,6 +5,7 @@ const PARTS = [
   ["operations_ns", "operations", "operations that the iteration waited for, as fast as alone"],
   ["stretch_ns", "stretch", "what running beside others adds to them"],
   ["wait_ns", "other ranks", "operations that wait for other ranks"],
+  ["engine_ns", "copy engine", "waiting for a copy engine that other copies occupy"],
   ["launch_ns", "launch", "waiting for the host"],
   ["queue_ns", "queue", "waiting behind another stream on the same hardware queue"],
   ["dependency_ns", "dependency", "from the end of a dependency to the start of the next operation"],

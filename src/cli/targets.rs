@@ -75,7 +75,10 @@ pub fn check(matches: &ArgMatches) -> Result<(), InputError> {
         };
         let Some((_, first)) = typed[..index].iter().find(is_other) else { continue };
         let [option, text] = last;
-        let list = shell::command([&first[0], &format!("{},{}", first[1], value(last))]);
+        let known: Vec<&str> = value(first).split(',').collect();
+        let added = value(last).split(',').filter(|value| !known.contains(value));
+        let values: Vec<&str> = [first[1].as_str()].into_iter().chain(added).collect();
+        let list = shell::command([&first[0], &values.join(",")]);
         let help = match first[0] == *option {
             true => format!("leave one of them out; `aorta sweep` runs both: `{list}`"),
             false => "leave one of them out".to_owned(),

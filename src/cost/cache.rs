@@ -188,16 +188,20 @@ pub fn shares<'a>(order: &[u32], access: impl Fn(u32) -> OperationAccesses<'a>, 
     shares
 }
 
-/// Number of different bytes in device memory that operations access. Operands at the same offset overlap.
+/// Number of different bytes in device memory that operations access. An operand counts as if it had no gaps.
 pub fn working_set<'a>(accesses: impl Iterator<Item = OperationAccesses<'a>>) -> u64 {
-    let mut largest = FxHashMap::default();
-    for access in accesses {
-        for (offset, bytes) in operands(&access) {
-            let known = largest.entry(offset).or_insert(0);
-            *known = bytes.max(*known);
-        }
-    }
-    largest.values().sum()
+    let mut ranges: Vec<(u64, u64)> = accesses
+        .flat_map(|access| operands(&access).map(|(offset, bytes)| (offset, offset + bytes)).collect::<Vec<_>>())
+        .collect();
+    ranges.sort_unstable();
+    ranges.dedup();
+    let mut counted = 0;
+    let new = |(from, to): (u64, u64)| {
+        let bytes = to.saturating_sub(from.max(counted));
+        counted = counted.max(to);
+        bytes
+    };
+    ranges.into_iter().map(new).sum()
 }
 
 /// The shares of [`shares`], one for each access. `accesses` returns the same sequence each time it is called.

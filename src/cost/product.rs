@@ -12,8 +12,9 @@ pub(super) fn further_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
     cost.tiling.further as f64 * launch + memory_time(2.0 * cost.tiling.converted as f64, cached, profile)
 }
 
-/// Time in ns by which the stores of a product's results lengthen each of its waves of blocks; 0 without matrix units, or if the operations contain it. Blocks of a wave
-/// store together after they have multiplied, which the next wave's products hide.
+/// Time in ns by which the stores of a product's results lengthen each of its waves of blocks. Returns 0 without matrix units, or if the
+/// product's operations already contain these stores. Blocks of a wave store together after they have multiplied; the next wave's products
+/// hide that.
 pub(super) fn last_stores(cost: &Cost, waves: f64, profile: &Profile) -> f64 {
     let written = if cost.matrix.is_some() && !cost.tiling.stores { cost.written.device } else { 0 };
     cache_time([0.0, written as f64 / waves], false, 1.0, profile) / waves

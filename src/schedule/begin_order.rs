@@ -26,6 +26,11 @@ pub struct Predecessors {
 type Pending = Vec<(LaneId, u32)>;
 
 impl Predecessors {
+    /// Number of launches of the period.
+    pub fn launches(&self) -> usize {
+        self.ends.len()
+    }
+
     /// The predecessors of the launches of a schedule's period: the one before on the same lane, and those that events wait for. Those
     /// before a point at which everything is complete are left out, and so are events of an earlier period.
     pub fn of(schedule: &Schedule) -> Predecessors {

@@ -31,6 +31,7 @@ mod slurm;
 mod suggested;
 mod suite;
 mod suite_tables;
+mod targets;
 mod terminal;
 mod trace;
 mod trust;

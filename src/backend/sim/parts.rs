@@ -70,10 +70,10 @@ fn accesses(image: &Image, number: u32) -> OperationAccesses<'_> {
     }
 }
 
-/// Whether the last-level cache has lost the commands of an iteration when it begins: after a flush, or since the operations in between access
-/// more bytes than it holds.
+/// Whether the last-level cache has lost the commands of an iteration when it begins. A flush removes them, and so do the operations of a
+/// period if they access more bytes than the cache holds.
 pub fn evicts(image: &Image, profile: &Profile) -> bool {
-    let all = (0..image.ops.len() as u32).map(|number| accesses(image, number));
+    let all = (0..image.predecessors.launches() as u32).map(|number| accesses(image, number));
     !image.cold.is_empty() || cache::working_set(all) as f64 > cost::cache_room(profile)
 }
 

@@ -103,11 +103,12 @@ impl Evidence<'_> {
         values: impl Fn(&ObservedOperations) -> Result<Vec<T>, String>,
     ) -> Result<Vec<Vec<T>>, String> {
         let mut samples: Vec<Vec<T>> = (0..self.slots).map(|_| Vec::new()).collect();
-        let mut ran = false;
+        let (mut ran, mut took_time) = (false, false);
         for iteration in self.traces {
             let observed = ObservedOperations::of(self.program, self.plan, iteration, set);
             if !observed.spans.is_empty() {
                 ran = true;
+                took_time |= observed.spans.iter().any(|span| span.end > span.start);
                 samples[iteration.trace.slot].extend(values(&observed)?);
             }
         }
@@ -115,6 +116,7 @@ impl Evidence<'_> {
         match (samples.iter().all(Vec::is_empty), ran, self.traces.is_empty()) {
             (false, ..) => Ok(samples),
             (true, _, true) => Err("no iteration was observed operation by operation".to_owned()),
+            (true, true, _) if !took_time => Err(format!("the operations of {text} take no time")),
             (true, true, _) => Err(format!("no operation of {text} has what it is measured from")),
             (true, false, _) => Err(format!("no operation that ran belongs to {text}")),
         }

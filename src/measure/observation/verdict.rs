@@ -144,7 +144,7 @@ pub fn verdict(
     let facts = Facts::of_chain(analysis, operations, part);
     let (mut name, mut help) = (name.to_owned(), remedy(part, &facts));
     let (mut of_peak, mut what, mut bounded) = (String::new(), what.to_owned(), time);
-    if let Some((bound, by)) = bound(analysis, part) {
+    if let Some((bound, by, all)) = bound(analysis, part) {
         let reached = 100.0 * share_of_peak(bound);
         if reached >= WORTH_TELLING {
             of_peak = match bound.limits {
@@ -154,18 +154,20 @@ pub fn verdict(
         }
         if bound.limits {
             let by_name = resource(by);
-            if bound.chain_ns < time {
-                (bounded, what) = (bound.chain_ns, format!("{what} that {by_name} bounds"));
+            if bound.chain_ns < all {
+                // Without the time that concurrency adds, as in the part.
+                let of_part = bound.chain_ns.0 as f64 / all.0.max(1) as f64;
+                (bounded, what) = (Nanos((time.0 as f64 * of_part) as i64), format!("{what} that {by_name} bounds"));
             }
             name = format!("bound by {by_name}");
             help = resource_remedy(by, &facts).unwrap_or(help);
-        } else if let Some((shared, share)) = together(analysis) {
+        } else if let Some((shared, share)) = together(analysis, part) {
             // Each of several concurrent operations has a part of the resource only.
             (name, help) = shared;
             of_peak = all_reach(share);
         }
     }
-    let at_limit = bound(analysis, part).is_some_and(|(bound, _)| bound.limits) || together(analysis).is_some();
+    let at_limit = bound(analysis, part).is_some_and(|(bound, ..)| bound.limits) || together(analysis, part).is_some();
     let by_lane = by_lanes.iter().find(|(category, remedy)| *category == part && (*remedy == ON_CPU || !at_limit));
     if let Some((_, remedy)) = by_lane {
         let (limited, streams) = match *remedy {
@@ -179,14 +181,14 @@ pub fn verdict(
         (name, what, help) = waiting(rank, balance);
     }
     if part == "engine" {
-        if let Some((shared, share)) = together(analysis) {
+        if let Some((shared, share)) = together(analysis, part) {
             (name, help) = shared;
             of_peak = all_reach(share);
-        } else if operations.iter().any(|operation| operation.pageable) {
+        } else if mostly_pageable(operations) {
             help = PINNED.to_owned();
         }
     }
-    if part == "copy" && split.engine_ns.0 > 0 && operations.iter().any(|operation| operation.pageable) {
+    if part == "copy" && split.engine_ns.0 as f64 > LITTLE * whole && mostly_pageable(operations) {
         help = PINNED.to_owned();
     }
     let gap = match part {
@@ -205,7 +207,7 @@ pub fn verdict(
         } else if starts {
             what = format!("{when}, while the device starts operations of other streams");
         }
-        if let Some((shared, share)) = together(analysis).filter(|_| others_run) {
+        if let Some((shared, share)) = together(analysis, part).filter(|_| others_run) {
             (name, help) = shared;
             of_peak = all_reach(share);
         } else if starts || others_run && interval <= START_INTERVAL {
@@ -216,10 +218,13 @@ pub fn verdict(
         }
     }
     if share > NEARLY_ALL && help == EARLIER {
-        let over = |link| analysis.bounds.iter().any(|bound| bound.resource.as_deref() == Some(link));
-        help = if over("h2d") && over("d2h") { BOTH_DIRECTIONS } else { LESS }.to_owned();
+        let bounds = analysis.bounds.iter();
+        let over =
+            |link| bounds.clone().filter(|bound| bound.resource.as_deref() == Some(link)).map(|bound| bound.chain_ns.0);
+        let hidden = over("h2d").sum::<i64>().min(over("d2h").sum());
+        help = if hidden as f64 > (1.0 - NEARLY_ALL) * whole { BOTH_DIRECTIONS } else { LESS }.to_owned();
     }
-    if share < LITTLE {
+    if (bounded.0 as f64) < LITTLE * whole {
         name = "balanced, no part is large".to_owned();
     }
     let mut verdict = format!(
@@ -312,12 +317,12 @@ fn beside_others(analysis: &AnalysisRecord, gaps: Nanos) -> f64 {
     beside.max(0) as f64 / gaps.0.max(1) as f64
 }
 
-/// The resource that bounds most of a category's part of the chain, with its name; `None` if none is known.
-fn bound<'a>(analysis: &'a AnalysisRecord, category: &str) -> Option<(&'a BoundRecord, &'a str)> {
+/// The resource that bounds most of a category's part of the chain, with its name, and the time of that part; `None` if none is known.
+fn bound<'a>(analysis: &'a AnalysisRecord, category: &str) -> Option<(&'a BoundRecord, &'a str, Nanos)> {
     let bounds = || analysis.bounds.iter().filter(|bound| bound.category == category);
     let all: Nanos = bounds().map(|bound| bound.chain_ns).sum();
     let most = bounds().find(|bound| 2 * bound.chain_ns.0 > all.0)?;
-    Some((most, most.resource.as_deref()?))
+    Some((most, most.resource.as_deref()?, all))
 }
 
 /// Share of their time that operations would take at the peak of the resource that bounds them.
@@ -325,12 +330,25 @@ fn share_of_peak(bound: &BoundRecord) -> f64 {
     bound.ideal_ns.0 as f64 / bound.chain_ns.0.max(1) as f64
 }
 
-/// If an iteration's operations together reach a large share of a resource's peak: the verdict's name with a remedy, and that share.
-fn together(analysis: &AnalysisRecord) -> Option<((String, String), f64)> {
+/// True if copies of pageable memory take most of the time of all copies.
+fn mostly_pageable(operations: &[OperationRecord]) -> bool {
+    let copies = operations.iter().filter(|operation| operation.category == "copy");
+    let time = |pageable: bool| -> i64 {
+        copies.clone().filter(|copy| copy.pageable == pageable).filter_map(|copy| copy.time_ns).map(|time| time.0).sum()
+    };
+    time(true) > time(false)
+}
+
+/// If an iteration's operations together reach a large share of the peak of a resource that can hold up a part of the chain: the verdict's
+/// name with a remedy, and that share. Copies and waits for their engines use links, kernels memory and arithmetic, and a gap may wait for
+/// either.
+fn together(analysis: &AnalysisRecord, part: &str) -> Option<((String, String), f64)> {
     let PeakRecord { flops, bytes, link, .. } = analysis.peak.as_ref()?;
-    let link = link.iter().map(|(name, share)| (resource(name), LESS, *share));
+    let is_gap = matches!(part, "dependency" | "idle");
+    let over_link = part == "engine" || bound(analysis, part).is_some_and(|(_, by, _)| is_link(by));
+    let link = link.iter().map(|(name, share)| (resource(name), LESS, *share)).filter(|_| over_link || is_gap);
     let own = [("memory bandwidth".to_owned(), FEWER_BYTES, *bytes), ("arithmetic".to_owned(), MATRIX, *flops)];
-    let all = own.into_iter().chain(link);
+    let all = own.into_iter().filter(|_| !over_link).chain(link);
     let (resource, remedy, share) =
         all.max_by(|a, b| a.2.total_cmp(&b.2)).filter(|(_, _, share)| *share >= TOGETHER)?;
     Some(((format!("bound by {resource}"), remedy.to_owned()), share))
@@ -371,6 +389,11 @@ pub fn resource(name: &str) -> String {
         _ if Arithmetic::from_name(name).is_some() => format!("{name} matrix arithmetic"),
         link => link.to_owned(),
     }
+}
+
+/// True for the name of a link, as opposed to a device's memory or arithmetic.
+fn is_link(name: &str) -> bool {
+    !matches!(name, "memory" | "cache" | "vector") && Arithmetic::from_name(name).is_none()
 }
 
 /// Facts about operations that decide which remedies help them.

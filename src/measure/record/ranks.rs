@@ -241,8 +241,11 @@ impl AnalysisRecord {
 }
 
 impl TimeSplitRecord {
+    /// Number of parts.
+    pub const PARTS: usize = 8;
+
     /// The parts, which add up to the time, with the names of their fields. `None` for an unknown stretch.
-    pub fn parts(&self) -> [(&'static str, Option<Nanos>); 8] {
+    pub fn parts(&self) -> [(&'static str, Option<Nanos>); TimeSplitRecord::PARTS] {
         [
             ("operations_ns", Some(self.operations_ns)),
             ("stretch_ns", self.stretch_ns),
@@ -385,7 +388,7 @@ pub struct PeakRecord {
     /// Share of the memory's peak bandwidth, or the cache's for bytes that the cache serves.
     pub bytes: f64,
     /// The busiest link, and the share of its peak; `None` without any traffic.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<(String, f64)>,
 }
 

@@ -283,12 +283,11 @@ fn host_times(mode: LaunchMode, program: &Program, profile: &Profile) -> String 
             calls.push(format!("{}{to} {name}", time(figure)));
         }
     }
-    if calls.is_empty() {
-        return String::new();
-    }
+    let Some((last, others)) = calls.split_last() else { return String::new() };
+    let and = if others.is_empty() { "" } else { " and " };
     format!(
-        "; the simulated host takes {}, as the profile says; for yours, see `timer_launch_call_ns` in the record of a run on a GPU",
-        calls.join(" and ")
+        "; the simulated host takes {}{and}{last}, as the profile says; for yours, see `timer_launch_call_ns` in the record of a run on a GPU",
+        others.join(", ")
     )
 }
 

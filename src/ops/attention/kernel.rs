@@ -174,8 +174,6 @@ impl ForwardPartition {
             instructions: (threads * (PER_PART * tiles.splits / tiles.cluster + PER_MERGE)) as f64,
             written,
             scratch: parts,
-            // The numbers of a row wait for its maximum.
-            waits: 1.0,
             exchanges: 2.0,
             blocks: merge.grid.iter().product::<u64>().max(1),
             share: share(merge.block.iter().product::<u32>().into()),

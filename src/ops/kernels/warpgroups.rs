@@ -25,7 +25,7 @@ template <int ROWS, int SIZE> struct Columns {
   __device__ inline Tile<ROWS, 64> operator[](u32 column) const { return {at + column / 64 * (ROWS * 64)}; }
 };
 __device__ inline u32 left_of(u32 end, u32 from) { return from < end ? end - from : 0; }
-template <int COPIERS, bool BY_PACKS, typename T, int ROWS, int SIZE, typename F>
+template <int LOADERS, bool BY_PACKS, typename T, int ROWS, int SIZE, typename F>
 __device__ inline void load_in_columns(const Columns<ROWS, SIZE>& tiles, F row, u32 width, i64 step) {
   u32 first = 0;
   auto part = [&](u32 r) {
@@ -33,17 +33,17 @@ __device__ inline void load_in_columns(const Columns<ROWS, SIZE>& tiles, F row, 
     return from ? from + first * step : from;
   };
 #pragma unroll
-  for (; first + 64 <= SIZE; first += 64) load_rows<COPIERS, BY_PACKS, ROWS, 64, T>(tiles[first], part, left_of(width, first), step);
-  if (first < SIZE) load_rows<COPIERS, BY_PACKS, ROWS, SIZE % 64 ? SIZE % 64 : 64, T>(tiles[first], part, left_of(width, first), step);
+  for (; first + 64 <= SIZE; first += 64) load_rows<LOADERS, BY_PACKS, ROWS, 64, T>(tiles[first], part, left_of(width, first), step);
+  if (first < SIZE) load_rows<LOADERS, BY_PACKS, ROWS, SIZE % 64 ? SIZE % 64 : 64, T>(tiles[first], part, left_of(width, first), step);
 }
-template <int COPIERS, bool BY_PACKS, typename T, int ROWS, int SIZE>
+template <int LOADERS, bool BY_PACKS, typename T, int ROWS, int SIZE>
 __device__ inline void load_in_columns(const Columns<ROWS, SIZE>& tiles, const T* from, i64 stride, u32 rows, u32 width, i64 step) {
   u32 first = 0;
 #pragma unroll
   for (; first + 64 <= SIZE; first += 64)
-    load_matrix<COPIERS, BY_PACKS>(tiles[first], from + first * step, stride, rows, left_of(width, first), step);
+    load_matrix<LOADERS, BY_PACKS>(tiles[first], from + first * step, stride, rows, left_of(width, first), step);
   if (first < SIZE)
-    load_matrix<COPIERS, BY_PACKS, SIZE % 64>(tiles[first], from + first * step, stride, rows, left_of(width, first), step);
+    load_matrix<LOADERS, BY_PACKS, SIZE % 64>(tiles[first], from + first * step, stride, rows, left_of(width, first), step);
 }
 #if WARPGROUPS
 template <int ROWS> __device__ inline u64 described(const u16* at) {

@@ -137,7 +137,7 @@ impl Operation for RowSums {
         let each = |count: fn(&Expression) -> u32| expression.map_or(0.0, |one| f64::from(count(one)) * elements);
         let mut cost = partition.cost(spec, sums * elements + each(Expression::flops));
         let of_row = row_instructions(partition.sharing.threads);
-        // Accesses do not wait for each other.
+        // Accesses, and the instructions for their places, do not wait for each other.
         cost.independent = partition.access_instructions(spec);
         cost.instructions =
             each(Expression::instructions) + sums * (PER_ELEMENT * elements + of_row * parts) + cost.independent;

@@ -78,8 +78,8 @@ const PER_PAIR: f64 = 4.5;
 /// Instructions per index whose row a thread compares with those of its warp: a count in code for sm_90a by NVRTC 13.0. Time for which it
 /// waits, in exchanges: for one row, and for each further row that the warp names (docs/measurements/2026-11-29-lost-commands.md).
 const PER_MATCHED: f64 = 45.0;
-const OF_MATCH: f64 = 1.0;
-const OF_MATCHED: f64 = 0.058;
+const OF_MATCH: f64 = 0.23;
+const OF_MATCHED: f64 = 0.052;
 
 /// Exchanges among the threads of a block: while it lists few terms or counts the terms of each row, while it sorts them, and while it
 /// adds the sums of parts of a row.

@@ -12,10 +12,11 @@ use super::{Gallery, Picture};
 const BARS: usize = 64;
 
 /// The names and classes of the parts, in the order of [`TimeSplitRecord::parts`].
-const PARTS: [(&str, &str); 7] = [
+const PARTS: [(&str, &str); TimeSplitRecord::PARTS] = [
     ("operations", "fill-part-1"),
     ("stretch", "fill-part-2"),
     ("other ranks", "fill-part-3"),
+    ("copy engine", "fill-part-8"),
     ("launch", "fill-part-4"),
     ("queue", "fill-part-5"),
     ("dependency", "fill-part-6"),

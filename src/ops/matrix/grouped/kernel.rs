@@ -68,8 +68,8 @@ const MAX_OWN: u64 = 64;
 /// Time in ns of assigning the tiles of a group to blocks: 26 µs for 34 groups on an H200 (docs/measurements/2026-11-28-lists-of-tiles.md).
 const ASSIGNMENT: u64 = 760;
 
-/// Time in ns of building the table of groups, and of each doubling of their number: two scans have a step for it, with two barriers
-/// (docs/measurements/2026-11-29-lost-commands.md).
+/// Time in ns of building the table of groups, and of each doubling of their number: two scans have a step for it, with two barriers,
+/// as long as a block has a thread for each group (docs/measurements/2026-11-29-lost-commands.md).
 const TABLE: f64 = 380.0;
 const TABLE_STEP: f64 = 330.0;
 /// Operations of an SM per ns in the fastest tiles.

@@ -137,6 +137,8 @@ struct Shares {
     // Adding the parts of more blocks than that takes longer than they save.
     u32 worthwhile = (u32)sqrtf((f32)(end - begin) * at_once / JOIN_STEPS);
     if (blocks > worthwhile) blocks = worthwhile;
+    // Behind whole tiles, all blocks share the rest, as far as each has a step.
+    if (IN_DEPTH && tile > 0) blocks = end - begin;
     blocks = blocks > at_once ? at_once : blocks < 1 ? 1 : blocks;
     // Time in steps if blocks compute whole tiles, and if they share tiles.
     u32 whole = (total - tile + at_once - 1) / at_once * most, shared = (end - begin) / blocks + JOIN_LAUNCH_STEPS + JOIN_STEPS * blocks / at_once;
@@ -157,7 +159,6 @@ struct Shares {
     if (shared >= whole) {
       tile = total, begin = end;
     } else if (IN_DEPTH && tile > 0) {
-      blocks = at_once;
       for (u32 block = threadIdx.x; block < at_once; block += ALL_THREADS) {
         u32 own = 0;
         for (u32 round = 0; round < rounds; round++) own += schedule.steps_of_tile(round * at_once + block);

@@ -251,7 +251,8 @@ impl Tiling {
         // Adding the parts of more blocks than that takes longer than they save.
         let worthwhile = ((rest * at_once) as f64 / all_blocks as f64).sqrt() as u64;
         let is_shared = own > 0 && self.shape.in_depth;
-        let blocks = if is_shared { at_once } else { (rest / MIN_STEPS).clamp(1, worthwhile.clamp(1, at_once)) };
+        let wanted = if is_shared { rest } else { (rest / MIN_STEPS).min(worthwhile) };
+        let blocks = wanted.clamp(1, at_once);
         // Each block has a part, and another one if a tile begins among its steps.
         let parts = blocks + blocks.min(tiles - own);
         let shared = own_steps + rest.div_ceil(blocks) + all_blocks * parts / at_once;
@@ -272,6 +273,22 @@ impl Tiling {
 mod tests {
     use super::*;
     use crate::base::DType;
+
+    /// Blocks share few deep tiles.
+    #[test]
+    fn few_tiles_are_shared() {
+        for (columns, shares) in [(136, true), (32768, false)] {
+            let of = |dims: &[u64]| Tensor::packed(DType::BF16, dims);
+            let attrs = Attrs::of([
+                ("transpose_a", Attr::Bool(false)),
+                ("transpose_b", Attr::Bool(false)),
+                ("epilogue", Attr::Word("none")),
+            ]);
+            let inputs = vec![of(&[269, 13360]), of(&[2, 13360, columns]), Tensor::packed(DType::I32, &[2])];
+            let tiling = Tiling::of(&Spec::new(&GroupedGemm, attrs, inputs, vec![of(&[269, columns])]));
+            assert_eq!(tiling.splits, shares, "{columns} columns: {}", tiling.describe());
+        }
+    }
 
     /// Blocks read a copy of an unaligned factor if tiles have many steps.
     #[test]
