@@ -431,7 +431,7 @@ impl Facts {
     fn of_chain(analysis: &AnalysisRecord, operations: &[OperationRecord], category: &str) -> Facts {
         let chain = analysis.split.chain.iter().filter_map(|&id| operations.get(id as usize));
         let of_category = chain.filter(|operation| operation.category == category);
-        let of_peak = bound(analysis, category).map(|(bound, _)| share_of_peak(bound));
+        let of_peak = bound(analysis, category).map(|(bound, ..)| share_of_peak(bound));
         Facts { of_peak, ..Facts::of(analysis, of_category) }
     }
 }
