@@ -218,10 +218,11 @@ pub fn verdict(
         }
     }
     if share > NEARLY_ALL && help == EARLIER {
-        let bounds = analysis.bounds.iter();
-        let over =
-            |link| bounds.clone().filter(|bound| bound.resource.as_deref() == Some(link)).map(|bound| bound.chain_ns.0);
-        let hidden = over("h2d").sum::<i64>().min(over("d2h").sum());
+        let over = |link| -> i64 {
+            let bounds = analysis.bounds.iter().filter(|bound| bound.resource.as_deref() == Some(link));
+            bounds.map(|bound| bound.chain_ns.0).sum()
+        };
+        let hidden = over("h2d").min(over("d2h"));
         help = if hidden as f64 > (1.0 - NEARLY_ALL) * whole { BOTH_DIRECTIONS } else { LESS }.to_owned();
     }
     if (bounded.0 as f64) < LITTLE * whole {
