@@ -190,18 +190,21 @@ pub fn shares<'a>(order: &[u32], access: impl Fn(u32) -> OperationAccesses<'a>, 
 
 /// Number of different bytes in device memory that operations access. An operand counts as if it had no gaps.
 pub fn working_set<'a>(accesses: impl Iterator<Item = OperationAccesses<'a>>) -> u64 {
-    let mut ranges: Vec<(u64, u64)> = accesses
-        .flat_map(|access| operands(&access).map(|(offset, bytes)| (offset, offset + bytes)).collect::<Vec<_>>())
-        .collect();
-    ranges.sort_unstable();
-    ranges.dedup();
+    let ranges =
+        accesses.flat_map(|access| operands(&access).map(|(offset, bytes)| offset..offset + bytes).collect::<Vec<_>>());
+    union(ranges.collect())
+}
+
+/// Number of different bytes in ranges, which may overlap.
+fn union(mut ranges: Vec<Range<u64>>) -> u64 {
+    ranges.sort_unstable_by_key(|range| range.start);
     let mut counted = 0;
-    let new = |(from, to): (u64, u64)| {
-        let bytes = to.saturating_sub(from.max(counted));
-        counted = counted.max(to);
-        bytes
-    };
-    ranges.into_iter().map(new).sum()
+    let mut bytes = 0;
+    for Range { start, end } in ranges {
+        bytes += end.saturating_sub(start.max(counted));
+        counted = counted.max(end);
+    }
+    bytes
 }
 
 /// The shares of [`shares`], one for each access. `accesses` returns the same sequence each time it is called.
@@ -289,6 +292,11 @@ mod tests {
         assert_eq!(cache.touch_range(BLOCK, PAGE - BLOCK), 0);
         assert_eq!(cache.touch_range(0, PAGE), PAGE);
         assert_eq!(cache.touch_range(PAGE - 2, 4), 2);
+    }
+
+    #[test]
+    fn bytes_of_overlapping_ranges_count_once() {
+        assert_eq!(union(vec![4..8, 0..8, 0..4, 6..12, 20..21]), 13);
     }
 
     #[test]

@@ -229,6 +229,11 @@ fn the_resource_that_bounds_most_of_the_largest_part_is_named() {
             && together.ends_with("and all operations of the iteration together reach 92 % of its peak"),
         "{together}"
     );
+    // A busy link does not hold up kernels.
+    let link = PeakRecord { profile: String::new(), flops: 0.1, bytes: 0.2, link: Some(("h2d".to_owned(), 0.9)) };
+    let bare = AnalysisRecord { peak: Some(link), ..analysis(half_busy(), &[category("matrix", 600)]) };
+    let (beside, _) = told(&AnalysisRecord { bounds: vec![bound("bf16", 600, 60, false)], ..bare });
+    assert!(beside.starts_with("bound by matrix multiplication: "), "{beside}");
     let far = said(&[bound("bf16", 600, 60, false)]);
     assert!(
         far.starts_with("bound by matrix multiplication: ")
@@ -272,7 +277,8 @@ fn a_link_that_operations_share_is_named() {
     let said = |share, pageable| {
         let peak = PeakRecord { profile: String::new(), flops: 0.1, bytes: 0.2, link: Some(("h2d".to_owned(), share)) };
         let analysis = AnalysisRecord { peak: Some(peak), ..analysis(split.clone(), &[category("copy", 400)]) };
-        let copy = OperationRecord { pageable, ..OperationRecord::default() };
+        let (category, time_ns) = ("copy".to_owned(), Some(Nanos(400)));
+        let copy = OperationRecord { category, time_ns, pageable, ..OperationRecord::default() };
         verdict(&analysis, 0, None, &[], &[copy], Nanos(0))
     };
     assert_eq!(
