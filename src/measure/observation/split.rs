@@ -399,7 +399,7 @@ step {
         assert_eq!(parts(&split(&observed, &around).0), [770, 0, 100, 0, 80, 50]);
         around.host_bound = Some(LaunchMode::Stream);
         assert_eq!(parts(&split(&observed, &around).0), [770, 0, 180, 0, 0, 50]);
-        let busy = |_: &Trace| vec![None, None, None, Some(335), None, None];
+        let busy = |_: &Trace| vec![None, None, Some(335), None, None, None];
         around.engines = &busy;
         let held = split(&observed, &around).0;
         assert_eq!(

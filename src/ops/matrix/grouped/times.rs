@@ -274,19 +274,20 @@ mod tests {
     use super::*;
     use crate::base::DType;
 
-    /// Blocks share few deep tiles.
+    /// Blocks share the rest of deep tiles, one more than there are units.
     #[test]
-    fn few_tiles_are_shared() {
-        for (columns, shares) in [(136, true), (32768, false)] {
+    fn a_rest_of_deep_tiles_is_shared() {
+        for (depth, shares) in [(3200, true), (40, false)] {
             let of = |dims: &[u64]| Tensor::packed(DType::BF16, dims);
             let attrs = Attrs::of([
-                ("transpose_a", Attr::Bool(false)),
+                ("transpose_a", Attr::Bool(true)),
                 ("transpose_b", Attr::Bool(false)),
                 ("epilogue", Attr::Word("none")),
             ]);
-            let inputs = vec![of(&[269, 13360]), of(&[2, 13360, columns]), Tensor::packed(DType::I32, &[2])];
-            let tiling = Tiling::of(&Spec::new(&GroupedGemm, attrs, inputs, vec![of(&[269, columns])]));
-            assert_eq!(tiling.splits, shares, "{columns} columns: {}", tiling.describe());
+            let factor = of(&[133 * depth, 64]);
+            let inputs = vec![factor, factor, Tensor::packed(DType::I32, &[133])];
+            let tiling = Tiling::of(&Spec::new(&GroupedGemm, attrs, inputs, vec![of(&[133, 64, 64])]));
+            assert_eq!(tiling.splits, shares, "{depth} rows each: {}", tiling.describe());
         }
     }
 
