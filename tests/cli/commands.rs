@@ -291,7 +291,7 @@ fn a_collective_of_one_rank_in_place_takes_no_time() {
     assert!(planned[0]["duration_ns"] == 0 && planned[1]["duration_ns"] != 0, "{planned}");
 }
 
-/// One call launches a graph, which takes the host as long as its number of branches requires.
+/// A graph takes the host one call, which is longer with more branches.
 #[test]
 fn a_graph_of_many_branches_waits_for_the_host() {
     let sandbox = Sandbox::new();

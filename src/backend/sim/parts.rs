@@ -56,7 +56,7 @@ struct PartsKey {
     comm: u32,
     /// Number of a copy between ranks.
     crossing: u32,
-    /// Whether it consists of collectives of one rank whose results are in place.
+    /// True if the operation consists of collectives of one rank whose results are in place.
     in_place: bool,
 }
 

@@ -199,8 +199,9 @@ fn statistics(rule: &mut Backward, x: TensorId, (axes, is_centred): (&[usize], b
 
 /// The gradients that an operation on the rows of a norm has set.
 enum SetInRows {
+    /// The gradients of the input and of the parameters.
     All,
-    /// That of the input. Those of the parameters need the norm's statistics.
+    /// The gradient of the input alone. The gradients of the parameters need the norm's statistics.
     Input(Statistics),
 }
 
