@@ -10,8 +10,8 @@ use crate::ops::*;
 /// `dropout(x -> y)`, as `torch.nn.functional.dropout`.
 pub struct Dropout;
 
-/// Instructions per element of [`philox`]: ten rounds of four, shared by four elements, and the comparison.
-const PER_DRAW: f64 = 11.0;
+/// Instructions per element of [`philox`]: rounds of four, shared by four elements, and the comparison.
+const PER_DRAW: f64 = (philox::ROUNDS + 1) as f64;
 
 /// Probability of zeroing an element, rounded to `f32`.
 fn share(spec: &Spec) -> f64 {
