@@ -219,7 +219,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
         u32 place = n * 16 + lane_column(i);
         f32 log = KEYS ? logs[place] : own_log[m][h], score = weight[m][n].at[h][i] * (BIAS ? 1 : scale_log2);
 #if SOFTCAP
-        score = capped(score, CAP_LOG2);
+        score = CAPPED_EXPONENT(score);
 #endif
 #if BIAS
         // The query may attend to no key; its `lse` is then the lowest number too.
@@ -248,7 +248,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
         f32 less = KEYS ? deltas[place] : own_delta[m][h], p = weight[m][n].at[h][i];
         slope[m][n].at[h][i] = p == 0 ? 0 : p * (slope[m][n].at[h][i] - less);
 #if SOFTCAP
-        if (p != 0) slope[m][n].at[h][i] *= capped_slope(log2f(p) + (KEYS ? logs[place] : own_log[m][h]), CAP_LOG2);
+        if (p != 0) slope[m][n].at[h][i] *= capped_slope(log2_fast(p) + (KEYS ? logs[place] : own_log[m][h]), CAP_LOG2);
 #endif
       }
 #if SLOPES

@@ -125,7 +125,8 @@ pub const SLOPES: &str = r#"  o += at[at_o] + member * s_o.head + place_of_row(s
 #if SLOPES
     if (key < keys) store<C>(slopes[(i64)key * s_slopes.element], slope);
 #endif
-    C of_product = slope * capped_slope(without_bias(key), C(CAP)) * scale;
+    // The scores of masked keys are not computed.
+    C of_product = slope == 0 ? C(0) : slope * capped_slope(without_bias(key), C(CAP)) * scale;
     store_factor(weights, columns, key, weight);
     store_factor(gradients, columns, key, of_product);
   }

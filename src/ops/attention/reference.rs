@@ -191,7 +191,9 @@ impl Errors<'_> {
     pub fn of_argument(&self, size: f64, score: f64, less: f64) -> f64 {
         // A matrix unit sums a few products before it rounds, and truncates sums.
         let terms = self.shape.size as f64 / 2.0 + 8.0;
-        let of_cap = if self.shape.softcap > 0.0 { FUNCTION * self.unit * self.shape.softcap.min(size) } else { 0.0 };
+        let cap = self.shape.softcap;
+        let is_fast = self.rounded[0] > 0.0 && softcap_text::is_fast(cap);
+        let of_cap = FUNCTION * self.unit * if is_fast { cap } else { cap.min(size) };
         terms * self.unit * size + 4.0 * self.unit * (score.abs() + less.abs()) + of_cap
     }
 

@@ -40,10 +40,12 @@ pub const FUNCTIONS: &str = r#"
 #define SHUFFLE_FROM(value, lane) __shfl(value, lane, 32)
 #define WARP_BARRIER __syncthreads()
 __device__ inline f32 exp2_fast(f32 x) { return exp2f(x); }
+__device__ inline f32 log2_fast(f32 x) { return log2f(x); }
 #else
 #define SHUFFLE_FROM(value, lane) __shfl_sync(0xffffffffu, value, lane)
 #define WARP_BARRIER __syncwarp()
 __device__ inline f32 exp2_fast(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+__device__ inline f32 log2_fast(f32 x) { f32 y; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 #endif
 
 typedef unsigned short u16;
