@@ -12,7 +12,7 @@ use crate::ops::{Launch, Peer, Sent};
 /// Maximum number of copies that share a synchronization. Each copy is compared with all earlier ones of its batch.
 const MAX_CROSSINGS: usize = 256;
 
-/// Whether consecutive copies share a synchronization.
+/// Rule by which consecutive copies synchronize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncSharing {
     /// Consecutive copies share a synchronization where [`Crossings::needs`] permits it.
@@ -139,7 +139,7 @@ impl CopyBatch {
         batch
     }
 
-    /// Whether the copy `next` may join the batch without synchronization in between. Its data may then arrive before
+    /// True if the copy `next` may join the batch without synchronization in between. Its data may then arrive before
     /// earlier copies run, and theirs after it has run. Writes of one rank stay in order.
     fn allows(&self, next: &CopyBatch) -> bool {
         let apart = |a: &Range<u64>, b: &Range<u64>| a.end <= b.start || b.end <= a.start;

@@ -126,7 +126,7 @@ pub fn add_write_back(tasks: &mut [Task], replaced: f64, profile: &Profile) {
     }
 }
 
-/// Whether a launch runs on a device. Some kernels replace the work of clusters of blocks, and run only on devices
+/// True if a launch runs on a device. Some kernels replace the work of clusters of blocks, and run only on devices
 /// without clusters.
 pub fn runs(launch: &Launch, profile: &Profile) -> bool {
     !matches!(launch, Launch::Kernel(kernel) if kernel.without_clusters && profile.has_clusters())

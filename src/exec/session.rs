@@ -364,7 +364,7 @@ impl Session {
         }
     }
 
-    /// Whether iterations overlap on the device.
+    /// True if iterations overlap on the device.
     pub(super) fn overlap(&self, mode: LaunchMode) -> bool {
         mode == LaunchMode::Stream && self.lowered.sync == Sync::End
     }

@@ -74,7 +74,7 @@ impl Stopping {
         self.agreement.begun[self.place].0.store(0, SeqCst);
     }
 
-    /// Whether this rank may issue `iteration`, its next one. `stopped` is true if the run must stop. The first
+    /// True if this rank may issue `iteration`, its next one. `stopped` is true if the run must stop. The first
     /// connected rank that passes it settles the last iteration for all of them.
     ///
     /// A rank first publishes that it begins an iteration, then checks whether the last one is being settled. A rank

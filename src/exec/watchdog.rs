@@ -86,7 +86,7 @@ impl RankProgress {
         issued
     }
 
-    /// Whether the rank has issued `iterations` iterations, or is outside of a phase.
+    /// True if the rank has issued `iterations` iterations, or is outside of a phase.
     pub fn has_issued(&self, iterations: u64) -> bool {
         self.issued.0.load(Ordering::Acquire) >= iterations || self.is_over()
     }

@@ -273,7 +273,7 @@ pub enum OpKind {
 }
 
 impl OpKind {
-    /// Whether all streams wait for each other here.
+    /// True if all streams wait for each other here.
     pub fn joins_all(self) -> bool {
         matches!(self, OpKind::Sync | OpKind::HostSync)
     }

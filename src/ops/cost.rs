@@ -182,7 +182,7 @@ impl Hash for KnownCost {
 pub struct Tiling {
     /// Arithmetic operations including the padding of partial tiles and results that nothing uses; 0 if unknown.
     pub flops: f64,
-    /// Whether several blocks divide the k dimension of a tile among them (split-k) and a reduction adds their partial sums.
+    /// True if several blocks divide the k dimension of a tile among them (split-k) and a reduction adds their partial sums.
     pub shares_depth: bool,
     /// Bytes of operands that a library's kernels for unaligned rows move slowly; 0 if all rows are aligned.
     pub unaligned: u64,

@@ -26,7 +26,7 @@ impl Neighbour {
         ViewId(self.0 >> 1)
     }
 
-    /// Whether the overlapping slice lies completely inside the slice that it overlaps.
+    /// True if the overlapping slice lies completely inside the slice that it overlaps.
     pub fn covered(self) -> bool {
         self.0 & 1 == 1
     }
@@ -274,7 +274,7 @@ impl OverlapSearch<'_> {
         })
     }
 
-    /// Whether there are several slices, at least one of which is written.
+    /// True if there are several slices, at least one of which is written.
     fn can_conflict(&self, mut views: impl ExactSizeIterator<Item = ViewId>) -> bool {
         views.len() > 1 && views.any(|view| self.uses.is_written(view))
     }

@@ -33,7 +33,7 @@ struct Statement {
     span: SrcSpan,
     /// Name of the operation or of the called definition.
     callee: String,
-    /// Whether the statement is a call of a definition.
+    /// True if the statement is a call of a definition.
     is_call: bool,
     /// The label of the statement; `None` without one.
     label: Option<LabelId>,
@@ -403,7 +403,7 @@ impl CollisionGroup {
         &self.pairs[0].1
     }
 
-    /// Whether the first statement precedes the second one in the same iteration of all surrounding loops.
+    /// True if the first statement precedes the second one in the same iteration of all surrounding loops.
     fn precedes_in_same_iteration(&self) -> bool {
         let together = |(first, second): &(Statement, Statement)| {
             second.loops.starts_with(&first.loops) && first.span <= second.span

@@ -89,7 +89,7 @@ struct Order {
 }
 
 impl Order {
-    /// Whether everything that is complete when the first access starts is also complete for all others. Only then may
+    /// True if everything that is complete when the first access starts is also complete for all others. Only then may
     /// the memory reuse another one's block.
     fn is_kept(self) -> bool {
         self.after_first || self.stream.is_some()

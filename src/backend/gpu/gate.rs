@@ -76,7 +76,7 @@ impl Gates {
         self.word(gate, OPEN).store(1, Ordering::Release);
     }
 
-    /// Whether a gate has timed out since it was closed.
+    /// True if a gate has timed out since it was closed.
     pub fn forced(&self, gate: u32) -> bool {
         self.word(gate, FORCED).load(Ordering::Acquire) != 0
     }

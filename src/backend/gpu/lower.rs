@@ -479,7 +479,7 @@ impl<A: Api> Context<'_, A> {
         })
     }
 
-    /// Whether a kernel must be launched on this device. Kernels for devices without clusters are not launched on
+    /// True if a kernel must be launched on this device. Kernels for devices without clusters are not launched on
     /// others.
     pub fn launches(&self, kernel: &Kernel) -> bool {
         !(kernel.without_clusters && self.api.has_clusters())

@@ -150,7 +150,7 @@ pub fn attach(paths: &SearchPaths) {
     LIBRARY.get_or_init(|| Rocprofiler::load(paths).map(Arc::new));
 }
 
-/// Whether a run has requested the library.
+/// True if a run has requested the library.
 pub fn is_wanted() -> bool {
     LIBRARY.get().is_some()
 }

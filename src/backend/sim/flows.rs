@@ -61,7 +61,7 @@ struct Capacity {
 }
 
 impl Capacity {
-    /// Whether the flows would need more than the capacity at full speed.
+    /// True if the flows would need more than the capacity at full speed.
     fn contended(&self) -> bool {
         self.users.iter().map(|(_, share)| share).sum::<f64>() > ROUNDING
     }

@@ -50,7 +50,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether a copy engine executes the action.
+    /// True if a copy engine executes the action.
     pub fn is_copy(self) -> bool {
         matches!(self, Action::Run(task) if engines_of(&task).is_some())
     }
@@ -320,7 +320,7 @@ impl SimMachine {
         self.outstanding[lane as usize]
     }
 
-    /// Whether a task has ended.
+    /// True if a task has ended.
     pub fn has_ended(&self, task: TaskId) -> bool {
         // Tasks that are no longer kept ended long ago.
         task.checked_sub(self.first).is_none_or(|index| self.tasks[index as usize].end.is_some())
@@ -412,7 +412,7 @@ impl SimMachine {
         self.awaited_lanes.remove(&lane);
     }
 
-    /// Whether one of the awaited events has happened since the last call.
+    /// True if one of the awaited events has happened since the last call.
     pub fn moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }

@@ -104,12 +104,12 @@ pub struct SharedState {
 }
 
 impl SharedState {
-    /// Whether some rank waits for something that never happens.
+    /// True if some rank waits for something that never happens.
     pub fn is_stuck(&self) -> bool {
         self.stuck
     }
 
-    /// Whether the event that a rank waits for has happened.
+    /// True if the event that a rank waits for has happened.
     fn is_there(&self, awaited: Awaited) -> bool {
         match awaited {
             Awaited::End(task) => self.machine.has_ended(task),
@@ -206,7 +206,7 @@ impl SharedState {
 pub struct World {
     state: Mutex<SharedState>,
     turns: Vec<Condvar>,
-    /// Whether every iteration is simulated, even one that equals an earlier one.
+    /// True if every iteration is simulated, even one that equals an earlier one.
     each: bool,
 }
 

@@ -24,7 +24,7 @@ use crate::measure::statistics::stats::{Moments, student};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchAxis {
     pub values: usize,
-    /// Whether neighbouring values are similar.
+    /// True if neighbouring values are similar.
     pub ordered: bool,
 }
 
@@ -46,7 +46,7 @@ pub trait Objective {
     /// Error that ends the search.
     type End;
 
-    /// Whether a point can be run at all. Costs no run.
+    /// True if a point can be run at all. Costs no run.
     fn fits(&mut self, point: &[usize]) -> bool;
 
     /// Runs a point and returns its cost: positive, lower is better. `None` if the run failed.

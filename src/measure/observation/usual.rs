@@ -20,7 +20,7 @@ const SHORT: Nanos = Nanos(5_000);
 const INFERENCE: f64 = 26.4;
 const TRAINING: f64 = 61.0;
 
-/// Whether a program trains a model or only infers.
+/// Purpose of a program: training a model, or only inference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Inference,
@@ -28,7 +28,7 @@ pub enum Purpose {
     Training,
 }
 
-/// Returns whether a program trains a model or only infers; `None` if it has no matrix products or no row-wise operations,
+/// Returns the purpose of a program; `None` if it has no matrix products or no row-wise operations,
 /// or trains without attention.
 pub fn pass(program: &Program) -> Option<Purpose> {
     let has = |category| program.specs.iter().any(|spec| spec.operation.category() == category);

@@ -366,7 +366,7 @@ pub struct WarmupRecord {
     pub iterations: u64,
     /// Relative change of the last round's times from the first to the last third; `None` without a trend.
     pub trend: Option<f64>,
-    /// Whether the last round had no trend; `None` if it was too short to decide.
+    /// True if the last round had no trend; `None` if it was too short to decide.
     pub settled: Option<bool>,
     /// Time of the first iteration after the preparation; `None` if it was not timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

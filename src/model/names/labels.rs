@@ -340,7 +340,7 @@ impl<'a> Analyzer<'a> {
         found
     }
 
-    /// Whether a call is a gradient.
+    /// True if a call is a gradient.
     fn is_gradient(&self, call: &Call) -> bool {
         matches!(&call.callee[..], [name] if self.names.name(name.symbol) == GRADIENT)
     }

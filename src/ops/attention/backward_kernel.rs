@@ -119,7 +119,7 @@ impl KernelOperand {
         }
     }
 
-    /// Whether several heads of queries can share the operand: true for keys, values and their gradients.
+    /// True if several heads of queries can share the operand: for keys, values and their gradients.
     fn is_shared(self) -> bool {
         matches!(self, KernelOperand::Input(1 | 2) | KernelOperand::Output(1 | 2))
     }
@@ -163,7 +163,7 @@ impl BackwardPartition {
         BackwardPartition { shape, splits: whole.wanted_splits(), ..whole }
     }
 
-    /// Whether the kernels multiply tiles with matrix units.
+    /// True if the kernels multiply tiles with matrix units.
     pub fn has_tiles(&self) -> bool {
         self.tiles.is_some()
     }

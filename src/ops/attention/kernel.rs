@@ -134,12 +134,12 @@ impl ForwardPartition {
         ForwardPartition { tiles: Some(tiles), shape, together }
     }
 
-    /// Whether warps divide the columns of wide heads.
+    /// True if warps divide the columns of wide heads.
     pub fn is_wide(&self) -> bool {
         self.tiles.as_ref().is_some_and(|tiles| tiles.wide)
     }
 
-    /// Whether the kernel multiplies tiles with matrix units.
+    /// True if the kernel multiplies tiles with matrix units.
     pub fn has_tiles(&self) -> bool {
         self.tiles.is_some()
     }

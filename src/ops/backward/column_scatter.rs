@@ -42,9 +42,9 @@ struct Tiles {
     /// Rows of a tile, and columns of a tile. A tile of several rows has all columns.
     tile_rows: u64,
     columns: u64,
-    /// Whether blocks write packs, which are aligned and divide the tiles.
+    /// True if blocks write packs, which are aligned and divide the tiles.
     is_packed: bool,
-    /// Whether threads store elements one by one instead.
+    /// True if threads store elements one by one instead.
     is_direct: bool,
 }
 
@@ -94,7 +94,7 @@ impl Tiles {
         self.rows.length.div_ceil(self.columns)
     }
 
-    /// Whether some elements of the output stay zero.
+    /// True if some elements of the output stay zero.
     fn has_zeros(&self) -> bool {
         self.count < self.rows.length
     }

@@ -29,7 +29,7 @@ pub struct Depthwise {
     /// Position of a result minus that of its first gathered element; negative if the padding of a transposed
     /// convolution exceeds the extent of the kernel.
     padding: i64,
-    /// Whether the kernel elements are in reverse order: in a transposed convolution.
+    /// True if the kernel elements are in reverse order: in a transposed convolution.
     reversed: bool,
     /// Number of computed channels per group.
     rows: u64,

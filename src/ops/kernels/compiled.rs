@@ -21,7 +21,7 @@ pub struct Resources {
     pub registers: u32,
     /// Shared memory of a block in bytes that the code declares, with the part that the system reserves.
     pub shared: u32,
-    /// Whether the code is for AMD GPUs.
+    /// True if the code is for AMD GPUs.
     amd: bool,
 }
 
@@ -122,7 +122,7 @@ struct Section<'a> {
     /// Offset in the file.
     offset: u64,
     size: u64,
-    /// Whether the section occupies no bytes of the file.
+    /// True if the section occupies no bytes of the file.
     empty: bool,
     /// Index of the section with the names of the symbols.
     link: u32,

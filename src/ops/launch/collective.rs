@@ -77,7 +77,7 @@ pub struct RowCounts {
     pub ranks: u32,
     /// Number of columns of the matrix: counts for each sender.
     pub parts: u64,
-    /// Whether the rows return to their senders, as the option `back` requests.
+    /// True if the rows return to their senders, as the option `back` requests.
     pub back: bool,
     /// Number of elements of a row of data.
     pub row: u64,
@@ -87,17 +87,17 @@ pub struct RowCounts {
 }
 
 impl Collective {
-    /// Whether the collective is a send or a receive between two ranks.
+    /// True if the collective is a send or a receive between two ranks.
     pub fn is_transfer(&self) -> bool {
         matches!(self.kind, CollectiveKind::Send | CollectiveKind::Recv)
     }
 
-    /// Whether the collective moves nothing: it has one rank, and its result is in place. `place` returns the place of an operand.
+    /// True if the collective moves nothing: it has one rank, and its result is in place. `place` returns the place of an operand.
     pub fn is_in_place<P: PartialEq>(&self, place: impl Fn(u8) -> P) -> bool {
         self.ranks == 1 && self.source.map(&place) == self.target.map(&place)
     }
 
-    /// Whether this and another rank's collective are the same call. Ranks whose calls differ hang or fail.
+    /// True if this and another rank's collective are the same call. Ranks whose calls differ hang or fail.
     pub fn meets(&self, other: &Collective) -> bool {
         let key = |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer, one.counted);
         key(self) == key(other)

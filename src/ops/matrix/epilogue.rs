@@ -69,7 +69,7 @@ impl Finish {
         Finish { bias: None, before: None, function }
     }
 
-    /// Whether a bias or a function follows the sums. If a separate kernel computes it, the sums are rounded to the
+    /// True if a bias or a function follows the sums. If a separate kernel computes it, the sums are rounded to the
     /// type of `c` first.
     pub fn has_epilogue(&self) -> bool {
         self.bias.is_some() || self.function != Function::Identity

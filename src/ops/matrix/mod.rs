@@ -409,7 +409,7 @@ impl Gemm {
     }
 }
 
-/// Whether the vendors' libraries support the layout of the matrices: with 8-bit elements, `b` transposed and `a` not.
+/// True if the vendors' libraries support the layout of the matrices: with 8-bit elements, `b` transposed and `a` not.
 pub fn has_library_layout(spec: &Spec) -> bool {
     spec.inputs[0].dtype.size() > 1 || (spec.attrs.bool("transpose_b") && !spec.attrs.bool("transpose_a"))
 }
@@ -513,7 +513,7 @@ fn products(spec: &Spec) -> Vec<launch::Gemm> {
     (0..offsets[2].len()).map(product).collect()
 }
 
-/// Whether matrix units multiply, and some row is not whole packs of 16 bytes, so that a library loads and stores a few elements at once.
+/// True if matrix units multiply, and some row is not whole packs of 16 bytes, so that a library loads and stores a few elements at once.
 fn is_odd(spec: &Spec) -> bool {
     arithmetic(spec) != Arithmetic::F32 && products(spec).first().and_then(pack_of).is_some()
 }

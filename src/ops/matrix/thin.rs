@@ -99,9 +99,9 @@ pub struct Thin {
     groups: Option<Groups>,
     /// Steps after the sums.
     finish: Finish,
-    /// Whether the large matrix is `b`, so that results along it are columns.
+    /// True if the large matrix is `b`, so that results along it are columns.
     is_b: bool,
-    /// Whether rows of the large matrix lie along the depth.
+    /// True if rows of the large matrix lie along the depth.
     along: bool,
     /// Number of neighbouring elements that a thread loads at once.
     pack: u64,
@@ -117,7 +117,7 @@ pub struct Thin {
     share: u64,
 }
 
-/// Whether generated kernels compute the product.
+/// True if generated kernels compute the product.
 pub fn applies(spec: &Spec) -> bool {
     Thin::of(spec).is_some()
 }
@@ -137,7 +137,7 @@ fn row(tensor: &Tensor) -> u64 {
     tensor.strides[tensor.dims.len() - 2]
 }
 
-/// Whether rows of `b`, or of `a`, lie along the depth: those of `b` if it is transposed, and those of `a` if it is not.
+/// True if rows of `b`, or of `a`, lie along the depth: those of `b` if it is transposed, and those of `a` if it is not.
 fn lies_along_depth(spec: &Spec, is_b: bool) -> bool {
     is_b == spec.attrs.bool(if is_b { "transpose_b" } else { "transpose_a" })
 }

@@ -182,7 +182,7 @@ impl Division {
 /// Alignment of rows in bytes that the fast kernels require of the factors and of the result (NVIDIA, "Matrix Multiplication Background User's Guide").
 pub const ALIGNMENT: u64 = 16;
 
-/// Whether the library multiplies a matrix and a vector, by a kernel without matrix units, which reads rows of any alignment.
+/// True if the library multiplies a matrix and a vector, by a kernel without matrix units, which reads rows of any alignment.
 fn is_vector(gemm: &Gemm, spec: &Spec) -> bool {
     let (m, n, ..) = sizes(spec);
     let is_alone = spec.inputs[0].dtype.size() > 2 || library_epilogue(spec).is_none();
@@ -269,7 +269,7 @@ fn parts_bytes((m, n, batch): (u64, u64, u64), division: &Division) -> u64 {
     if division.parts > 1 { 8 * m * n * batch * division.parts } else { 0 }
 }
 
-/// Whether each row of a matrix begins at a multiple of this many bytes.
+/// True if each row of a matrix begins at a multiple of this many bytes.
 pub fn has_rows_at(tensor: &Tensor, alignment: u64) -> bool {
     let lead = &tensor.strides[..tensor.dims.len() - 1];
     u64::from(tensor.align).is_multiple_of(alignment)
@@ -288,7 +288,7 @@ pub fn product_cost(gemm: &launch::Gemm) -> Cost {
     divided(gemm).1
 }
 
-/// Whether cuBLASLt may leave out the last terms of a sum if blocks share the depth: it does so for some depths of 16-bit types that are not
+/// True if cuBLASLt may leave out the last terms of a sum if blocks share the depth: it does so for some depths of 16-bit types that are not
 /// multiples of 8, if the rows of both factors begin at multiples of 16 bytes. PyTorch's results on an H200 lack the same terms
 /// (docs/measurements/2026-11-28-lost-terms.md). The cost of a product assumes it for all devices, since costs do not know the vendor.
 pub fn loses_terms(gemm: &launch::Gemm) -> bool {

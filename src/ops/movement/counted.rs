@@ -94,7 +94,7 @@ pub fn row(tensor: &Tensor) -> u64 {
     tensor.dims.iter().skip(1).product()
 }
 
-/// Whether the call counts its rows; an error if it has the option `back` without counts.
+/// Returns true if the call counts its rows; an error if it has the option `back` without counts.
 pub fn has_counts(call: &Call) -> Result<bool, OpError> {
     let counted = call.inputs.len() > 1;
     if !counted && call.attrs.bool("back") {

@@ -260,7 +260,7 @@ impl Columns {
         }
     }
 
-    /// Whether rows are contiguous in both tensors.
+    /// True if rows are contiguous in both tensors.
     fn flat(&self) -> bool {
         self.geometry.strides.iter().all(|strides| matches!(&**strides, [] | [1]))
     }

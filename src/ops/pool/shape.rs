@@ -15,7 +15,7 @@ pub struct Shape {
     /// Size, stride, padding and dilation of windows; `None` if they are adaptive.
     pub steps: Option<[Dims; 4]>,
     pub is_max: bool,
-    /// Whether a mean divides by the whole size of a window, including its padding.
+    /// True if a mean divides by the whole size of a window, including its padding.
     pub counts_padding: bool,
 }
 
@@ -85,7 +85,7 @@ impl Shape {
         places
     }
 
-    /// Whether an element of a plane is in a window, or between two of its elements that `dilation` separates.
+    /// True if an element of a plane is in a window, or between two of its elements that `dilation` separates.
     pub fn spans(&self, window: usize, place: usize) -> bool {
         let (mut rest, mut place) = (window as u64, place as u64);
         let is_within = (0..self.x.len()).rev().all(|axis| {

@@ -149,7 +149,7 @@ pub struct Split {
     pub along: Along,
     /// Number of elements that a thread computes together, a piece: terms, or terms of neighbouring results.
     pub pack: u64,
-    /// Whether the terms of a result are contiguous but unaligned, so that threads read aligned packs of 16 bytes and
+    /// True if the terms of a result are contiguous but unaligned, so that threads read aligned packs of 16 bytes and
     /// leave out elements of other results.
     pub ragged: bool,
     /// For each input, the number of contiguous elements that one instruction loads.
@@ -396,7 +396,7 @@ impl Split {
         Split { parts: split.parts.min(MAX_PARTIAL / rows), ..split }
     }
 
-    /// Whether terms have several dimensions or a stride above 1, so that their offset has to be calculated.
+    /// True if terms have several dimensions or a stride above 1, so that their offset has to be calculated.
     pub fn walks(&self) -> bool {
         self.reduced.dims.len() > 1 || (1..self.reduced.strides.len()).any(|operand| self.stride(operand) > 1)
     }

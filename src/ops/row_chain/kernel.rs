@@ -35,7 +35,7 @@ pub struct ChainPartition {
     /// Number of values of a row that the blocks of a cluster exchange.
     exchanged: u64,
     segments: Option<Segments>,
-    /// Whether rows may begin inside a pack. Then the first and the last pack of a row are partial.
+    /// True if rows may begin inside a pack. Then the first and the last pack of a row are partial.
     shifted: bool,
 }
 
@@ -168,7 +168,7 @@ impl ChainPartition {
         self
     }
 
-    /// Whether threads hold whole rows, or there are enough rows for all SMs.
+    /// True if threads hold whole rows, or there are enough rows for all SMs.
     pub fn keeps_busy(&self) -> bool {
         self.sharing.whole || self.rows.count >= UNITS
     }

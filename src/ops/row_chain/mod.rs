@@ -76,7 +76,7 @@ pub struct ChainForm {
     pub expression: Expression,
     /// Shape of the rows.
     pub dims: Dims,
-    /// Whether the operation has one result per row instead of one per element.
+    /// True if the operation has one result per row instead of one per element.
     pub is_reduction: bool,
 }
 

@@ -246,7 +246,7 @@ impl Parts {
 /// The division of the work among blocks.
 struct Split {
     columns: Columns,
-    /// Whether the terms of a row are added; otherwise the last one is kept.
+    /// True if the terms of a row are added; otherwise the last one is kept.
     adds: bool,
     /// True if most rows have no term. Then the output is set to zero first, and the last kernel has threads for each index; those of
     /// a row's first index write the row.

@@ -97,17 +97,17 @@ impl Runs {
         (2 + ordering) * LAUNCH_BYTES
     }
 
-    /// Whether one kernel sorts the indices and sets the output to zero meanwhile.
+    /// True if one kernel sorts the indices and sets the output to zero meanwhile.
     pub fn clears_meanwhile(&self) -> bool {
         self.clears && self.compares()
     }
 
-    /// Whether blocks share a row.
+    /// True if blocks share a row.
     pub fn divides_rows(&self) -> bool {
         self.chunks > 1
     }
 
-    /// Whether indices are sorted by comparing each with all others.
+    /// True if indices are sorted by comparing each with all others.
     fn compares(&self) -> bool {
         self.count <= MAX_COMPARED[usize::from(self.clears)]
     }

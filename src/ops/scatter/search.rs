@@ -169,17 +169,17 @@ impl Search {
         Search { own: own.min(self.rows).clamp(1, (self.threads - 1).min(MAX_ROWS)), ..self }
     }
 
-    /// Whether all blocks run at the same time, so that the device searches the indices once.
+    /// True if all blocks run at the same time, so that the device searches the indices once.
     pub fn is_one_wave(&self) -> bool {
         self.blocks() <= UNITS * self.resident()
     }
 
-    /// Whether a block sets its rows to zero while it waits for indices.
+    /// True if a block sets its rows to zero while it waits for indices.
     pub fn clears(&self) -> bool {
         self.clears
     }
 
-    /// Whether a thread reads all of its indices at once.
+    /// True if a thread reads all of its indices at once.
     pub fn reads_at_once(&self) -> bool {
         self.share() <= self.threads * EACH
     }
@@ -198,7 +198,7 @@ impl Search {
         self.blocks() as f64 * self.share() as f64
     }
 
-    /// Whether random indices seldom name the rows of a block more often than each thread can compare its term with all others.
+    /// True if random indices seldom name the rows of a block more often than each thread can compare its term with all others.
     fn finds_few(&self) -> bool {
         self.share() * self.own / self.rows <= FEW.min(self.threads) * 2 / 3
     }
@@ -265,7 +265,7 @@ impl Search {
         self.terms().div_ceil(self.threads / self.lanes).next_multiple_of(self.ahead()).max(1)
     }
 
-    /// Whether groups of threads add parts of rows with an average number of terms.
+    /// True if groups of threads add parts of rows with an average number of terms.
     fn divides_rows(&self, spec: &Spec) -> bool {
         spec.attrs.word("combine") == "add" && self.terms().div_ceil(self.own) > self.part()
     }

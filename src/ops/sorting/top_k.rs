@@ -11,7 +11,7 @@ use crate::ops::*;
 /// `top_k(x, k: n)`.
 pub struct TopK;
 
-/// Whether element `a` at index `i` precedes `b` at `j`: larger first, NaN before all numbers, and the lower index
+/// True if element `a` at index `i` precedes `b` at `j`: larger first, NaN before all numbers, and the lower index
 /// among equals. The kernels' [`keys`] have the same order.
 pub fn ahead(a: f64, i: usize, b: f64, j: usize) -> bool {
     let above = |a: f64, b: f64| a > b || (a.is_nan() && !b.is_nan());

@@ -22,7 +22,7 @@ fn types(spec: &Spec) -> (DType, DType) {
     (spec.inputs[0].dtype, spec.outputs[0].dtype)
 }
 
-/// Whether `to` holds each value of `from` exactly.
+/// True if `to` holds each value of `from` exactly.
 fn holds_all(to: DType, from: DType) -> bool {
     let finer = || to.epsilon() <= from.epsilon() && to.smallest() <= from.smallest();
     to == from || to.is_float() && from.is_float() && to.size() > from.size() && finer()
@@ -63,7 +63,7 @@ fn round_trip(scene: &Scene, op: OpId) -> Option<Savings> {
     Some(Savings { message, help: format!("let the operations behind it read {named}"), places, changes })
 }
 
-/// Whether a reader also writes elements of a slice, so that it could not read the slice instead.
+/// True if a reader also writes elements of a slice, so that it could not read the slice instead.
 fn overwrites(scene: &Scene, reader: InputUse, view: ViewId) -> bool {
     scene.step.outputs(reader.op).iter().any(|&output| scene.program.views.overlap(output, view))
 }

@@ -42,7 +42,7 @@ pub struct BoxTiles {
     ranges: [Ranges; 2],
     /// Size of an element in bytes.
     size: u64,
-    /// Whether all ranges of the output begin at packs.
+    /// True if all ranges of the output begin at packs.
     is_aligned: bool,
 }
 
@@ -86,7 +86,7 @@ fn order(all: &Geometry, which: usize) -> Vec<usize> {
     order
 }
 
-/// Whether contiguous elements of both tensors are shorter than a pack, and a warp that writes packs in their order reads less than a sector of
+/// True if contiguous elements of both tensors are shorter than a pack, and a warp that writes packs in their order reads less than a sector of
 /// neighbouring runs.
 fn has_scattered_runs(all: &Geometry, size: u64) -> bool {
     let last = all.dims.len() - 1;

@@ -33,7 +33,7 @@ const PER_THREAD: f64 = 40.0;
 /// Transposition whose short side is whole in each thread.
 #[derive(Debug)]
 pub struct FewRows {
-    /// Whether the short side is contiguous in the output. Otherwise, it is contiguous in the input.
+    /// True if the short side is contiguous in the output. Otherwise, it is contiguous in the input.
     is_written: bool,
     /// Dimensions of the short side, with the strides of the tensor in which they are apart.
     short: Geometry,

@@ -30,7 +30,7 @@ pub struct WordTiles {
     several: u64,
     /// Size of an element in bytes.
     size: u64,
-    /// Whether all rows of the output begin and end at packs.
+    /// True if all rows of the output begin and end at packs.
     is_aligned: bool,
     /// Type of the offset of an element.
     offset: &'static str,
@@ -118,7 +118,7 @@ impl WordTiles {
         length(&self.others).div_ceil(self.several) * strip * strips * far
     }
 
-    /// Whether neighbouring blocks take tiles along the side that is contiguous in the output, so that tiles that share sectors are processed
+    /// True if neighbouring blocks take tiles along the side that is contiguous in the output, so that tiles that share sectors are processed
     /// at about the same time.
     fn is_down(&self) -> bool {
         let [read, written] = self.tiles();
