@@ -263,7 +263,7 @@ fn first_access(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
     }
 }
 
-/// How a launch divides its work.
+/// Division of a launch's work into blocks.
 #[derive(Clone, Copy)]
 struct Grid {
     blocks: u64,

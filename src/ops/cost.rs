@@ -56,7 +56,7 @@ pub struct Cost {
     /// True if the rate of the products is that of one block on an SM or compute unit, so that several blocks also wait for each other's
     /// products and instructions; false if the rate includes this. Only for work that `alternates`.
     pub rate_alone: bool,
-    /// How the vendor's library tiles a matrix product; the default for other work.
+    /// Tiles of a matrix product in the vendor's library; the default for other work.
     pub tiling: Tiling,
     /// A fixed duration, independent of the device; `None` for work whose duration depends on the device.
     pub hold: Option<Hold>,
@@ -204,7 +204,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// No bytes.
+    /// Traffic of no bytes.
     pub const NONE: Traffic = Traffic { device: 0, host: 0 };
 
     pub fn of(space: Space, bytes: u64) -> Traffic {

@@ -83,8 +83,9 @@ impl Regions {
     }
 }
 
-/// How the operations of a program access its slices.
+/// Accesses of a program's operations to its slices.
 struct SliceUses {
+    /// For each slice, the access of all operations together.
     access: Vec<AccessMode>,
     /// For each slice, the index in `slots` of its first slot; empty if all slots count as one.
     starts: Vec<u32>,

@@ -44,11 +44,11 @@ struct Statement {
 /// Rule by which the members of a family of labels are numbered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Numbering {
-    /// By the index that the label has in the text.
+    /// Uses the index that the label has in the text.
     Own,
-    /// By the variables of the surrounding loops.
+    /// Uses the variables of the surrounding loops.
     Variables,
-    /// By a single number that counts all loop iterations.
+    /// Uses a single number that counts all loop iterations.
     Count,
 }
 

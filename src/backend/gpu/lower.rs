@@ -127,7 +127,7 @@ pub struct Calls<A: Api> {
 }
 
 impl<A: Api> Calls<A> {
-    /// No calls, with capacity for `ops` operations.
+    /// Returns an empty list of calls with capacity for `ops` operations.
     pub fn with_capacity(ops: usize) -> Self {
         Calls {
             ops: Vec::with_capacity(ops),

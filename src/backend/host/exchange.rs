@@ -29,8 +29,8 @@ pub struct CopiesInFlight {
 type Arriving = (usize, Vec<f64>);
 
 impl CopiesInFlight {
-    /// This rank's part in a copy between ranks: sends `inputs`, and stores the received values in `outputs`. Blocks
-    /// until the other ranks have sent.
+    /// Carries out the rank's part in a copy between ranks: sends `inputs`, and stores the received values in `outputs`.
+    /// Blocks until the other ranks have sent.
     pub fn pass(&self, crossing: u32, peer: &Peer, inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
         let mut sent = lock(&self.sent);
         if let (Some(Sent { to, counted, .. }), Some(values)) = (&peer.sends, inputs.first()) {

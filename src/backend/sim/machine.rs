@@ -40,9 +40,9 @@ pub enum Action {
     /// Nothing, at a position in a lane: begin or end of a graph, or a stamp, whose number is given.
     Mark(Option<u32>),
     Run(Task),
-    /// This rank's part in the exchange with this number, which [`SimMachine::exchange`] has returned.
+    /// The rank's part in the exchange with this number, which [`SimMachine::exchange`] has returned.
     Exchange(u32),
-    /// This rank's part in an exchange that is not a kernel, with its number: it uses neither compute units nor a
+    /// The rank's part in the exchange with this number, which is not a kernel: it uses neither compute units nor a
     /// hardware queue.
     Meet(u32),
     /// The end of one of several branches of a graph, which the front end handles as it launches a node.
@@ -93,8 +93,8 @@ struct TaskState {
     /// Lane whose progress the task changes, and whether its start and its end count as those of an operation; `None` if
     /// neither does.
     counted: Option<(u32, [bool; 2])>,
-    /// If the task ends a launch of a graph that was launched again: the begin of that launch, the time of the call, and
-    /// the delay in ns of its roots if the task ends after the call.
+    /// Next launch of the graph whose launch this task ends: its first task, the time of the call, and the delay in ns of
+    /// its roots if the task ends after the call. `None` if the graph was not launched again.
     relaunch: Option<(TaskId, Time, Time)>,
 }
 

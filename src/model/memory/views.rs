@@ -49,7 +49,7 @@ pub struct Views {
 pub enum Unplaced {
     /// The new slice.
     Slice,
-    /// This slice, which exists, in the grid that the new one needs.
+    /// An existing slice, in the grid that the new one needs.
     Other(ViewId),
 }
 

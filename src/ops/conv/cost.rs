@@ -43,7 +43,7 @@ const MIN_DEPTH: u64 = 512;
 /// Bytes of channels that the library's kernels read at once.
 const CHANNELS_BYTES: u64 = 16;
 
-/// How a library computes convolutions with matrix units of one type.
+/// Speed of a library's convolutions with matrix units of one type.
 struct Library {
     /// Operations per ns of the matrix units in products, on an H100.
     units: f64,

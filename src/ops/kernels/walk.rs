@@ -46,7 +46,7 @@ const PER_PACK: f64 = 4.0;
 /// Instructions per access to memory.
 const PER_ACCESS: f64 = 3.0;
 
-/// How a thread accesses an operand along the innermost dimension.
+/// Access of a thread to an operand along the innermost dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OperandAccess {
     /// A single element for all positions, broadcast.

@@ -11,7 +11,7 @@ use super::Launch;
 /// the receiver has announced the same, and continues once all incoming data has arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
-    /// This rank's number in the world.
+    /// Number of this rank in the world.
     pub rank: u32,
     /// The data that this rank sends; `None` if it only receives.
     pub sends: Option<Sent>,

@@ -157,9 +157,9 @@ impl fmt::Debug for KernelSource {
 /// Amount of dynamic shared memory of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
-    /// This number of bytes.
+    /// The given number of bytes.
     Bytes(u32),
-    /// This number of bytes, or the device's limit for a block if that is less. The kernel's text adapts to it.
+    /// The given number of bytes, or the device's limit for a block if that is less. The kernel's text adapts to it.
     AtMost(u32),
     /// The device's limit for a block, so that no other block that uses shared memory is resident on the same SM
     /// (compute unit).
@@ -211,7 +211,7 @@ pub struct TensorMap {
 pub enum MapBase {
     /// The operand with this number.
     Operand(u8),
-    /// This offset in bytes in the workspace.
+    /// The given offset in bytes in the workspace.
     Workspace(u64),
 }
 

@@ -19,9 +19,9 @@ const MAX_SIDE: u64 = 1 << 31;
 /// Alignment in bytes of a matrix in the workspace.
 const ALIGN: u64 = 512;
 
-/// If a product reads the second factor in place, and another product computes the last columns, the number of columns
-/// of the first product is a multiple of this number. It is the number of columns of the largest tile, and of the
-/// blocks that share a scaling factor.
+/// Number of which the columns of the first product are a multiple, if that product reads the second factor in place
+/// and another product computes the last columns: the columns of the largest tile, and of the blocks that share a
+/// scaling factor.
 const SPLIT: u64 = 128;
 
 /// Numbers of products among which the depth may be divided: one kernel adds up their sums.

@@ -1,4 +1,4 @@
-//! How the threads of a pool's kernels divide its windows, elements and planes.
+//! Divides the windows, elements and planes of a pool among the threads of its kernels.
 
 use super::columns::{Columns, LARGE};
 use super::grid::Grid;

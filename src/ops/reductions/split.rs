@@ -1,4 +1,4 @@
-//! How the threads of a kernel divide a reduction.
+//! Divides a reduction among the threads of a kernel.
 
 use super::super::layout::{halves, packs_of_rows};
 use super::staged::StagedRows;
@@ -173,7 +173,8 @@ pub struct Split {
     pub parts: u64,
     /// Results of the last launch.
     pub last: Last,
-    /// How blocks stage short rows in shared memory. Then the fields above describe a division that no kernel has.
+    /// Staging of short rows in shared memory; `None` if threads read rows directly. With it, no kernel has the division
+    /// that the fields above describe.
     pub staged: Option<StagedRows>,
 }
 

@@ -256,9 +256,11 @@ struct Split {
     /// Number of terms of a part of a row, and the number of parts.
     window: u64,
     windows: u64,
-    /// In the last kernel: number of threads that share the terms of a row, of blocks that share its columns, and of all blocks.
+    /// Number of threads of the last kernel that share the terms of a row.
     terms: u64,
+    /// Number of blocks of the last kernel that share the columns of a row.
     row_chunks: u64,
+    /// Number of blocks of the last kernel.
     summers: u64,
 }
 
