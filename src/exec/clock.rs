@@ -102,11 +102,11 @@ impl Session {
         Ok(window.map_or(ClockReadings::None, |before| ClockReadings::Device { before, since: Vec::new() }))
     }
 
-    /// Saves the begin stamp of an observed iteration, before a later iteration reuses it. The pass began at `began`.
+    /// Saves the start stamp of an observed iteration, before a later iteration reuses it. The pass began at `began`.
     ///
     /// # Errors
     ///
-    /// An error of the device, or a clock that jumped: the stamp is earlier than the begin of the pass or later than
+    /// An error of the device, or a clock that jumped: the stamp is earlier than the start of the pass or later than
     /// now.
     pub(super) fn note_begin(&mut self, clock: &mut ClockReadings, begin: u32, began: Nanos) -> Result<(), ExecError> {
         match (clock, self.lowered.clock_stamps) {

@@ -82,7 +82,7 @@ pub struct Issued {
     pub under_way: u64,
     /// Index of the next iteration in the period.
     pub period_index: u64,
-    /// The begin stamp of the next iteration, as an index into the ring of stamps.
+    /// The start stamp of the next iteration, as an index into the ring of stamps.
     pub next_stamp: u32,
     /// Size of the ring of stamps. Each iteration uses two stamps and one gate, so the ring of gates is half as large.
     pub stamps: u32,

@@ -108,7 +108,7 @@ impl Gate {
 }
 
 impl Session {
-    /// Issues the commands before an iteration's begin stamp, which its time does not include: waits for the end of the
+    /// Issues the commands before an iteration's start stamp, which its time does not include: waits for the end of the
     /// previous iteration, flushes the caches, and holds the device if `hold` is set and the gate is on.
     pub(super) fn lead_in(
         &mut self,
@@ -260,7 +260,7 @@ fn most(image: &Image, period: &[StepCommands], stamps: u32) -> u32 {
             }
         }
         // The commands that `Session::lead_in` and `Session::issue` add: on the stamp lane the wait for the previous
-        // iteration, the cache flush, the gate and both stamps; on each other lane a wait for the begin stamp; and the
+        // iteration, the cache flush, the gate and both stamps; on each other lane a wait for the start stamp; and the
         // joins at the end.
         let stamp_lane = step.used.first().copied().unwrap_or(0);
         add(stamp_lane, 5);

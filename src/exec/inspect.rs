@@ -219,7 +219,7 @@ struct Next {
 /// The next use of all memory, by space and byte. Ranges that no operation accesses are absent.
 #[derive(Debug, Default)]
 struct NextUses {
-    /// Maps the begin of each range to its end and use.
+    /// Maps the start of each range to its end and use.
     ranges: BTreeMap<(Space, u64), (u64, Next)>,
 }
 

@@ -34,7 +34,7 @@ pub struct MemoryPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     pub space: Space,
-    /// Offset in bytes from the begin of the space; for scratch memory, of its copy.
+    /// Offset in bytes from the start of the space; for scratch memory, of its copy.
     pub offset: u64,
     /// Size in bytes.
     pub bytes: u64,

@@ -412,7 +412,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.check(runtime.names.malloc_managed, code).map(|()| address as u64)
     }
 
-    /// Creates the handle under which another process opens memory. `address` must be the begin of an allocation.
+    /// Creates the handle under which another process opens memory. `address` must be the start of an allocation.
     unsafe fn export(&self, address: u64) -> Call<MemoryHandle> {
         let runtime = self.runtime();
         let export = required(runtime.ipc_get_mem_handle, runtime.names.ipc_get_mem_handle, SHARED_MEMORY)?;

@@ -259,7 +259,7 @@ pub type Products = FxHashMap<(Gemm, u64), u32>;
 #[derive(Debug)]
 pub struct ImageProduct {
     pub gemm: Gemm,
-    /// Size in bytes of the operation's own data at the begin of the lane's workspace.
+    /// Size in bytes of the operation's own data at the start of the lane's workspace.
     pub reserved: u64,
     /// The first use of the product on each lane.
     pub uses: Vec<ProductUse>,

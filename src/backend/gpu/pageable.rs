@@ -29,7 +29,7 @@ pub struct CapturedUses {
     all: Vec<PageableUse>,
 }
 
-/// An access of a captured operation to a range of pageable memory, in bytes from its begin.
+/// An access of a captured operation to a range of pageable memory, in bytes from its start.
 #[derive(Clone, Copy, Debug)]
 struct PageableUse {
     begin: u64,

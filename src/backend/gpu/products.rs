@@ -67,7 +67,7 @@ pub struct Chooser<'a, A: Api> {
 /// Alignment in bytes of the library's part of a lane's workspace, which follows the operation's own data.
 const ALIGN: u64 = 256;
 
-/// Bytes at the begin of a lane's workspace that an operation's kernels and products use for their own data; `None` if
+/// Bytes at the start of a lane's workspace that an operation's kernels and products use for their own data; `None` if
 /// no product has a matrix in the workspace.
 pub fn reserved(launches: &[Launch]) -> Option<u64> {
     let uses = |launch: &Launch| match launch {
@@ -284,7 +284,7 @@ impl<A: Api> Chooser<'_, A> {
         })
     }
 
-    /// Issues a use of a product, whose operation has this many bytes at the begin of the workspace.
+    /// Issues a use of a product, whose operation has this many bytes at the start of the workspace.
     fn issue_product(&self, candidate: &Candidate<A>, product: &ProductUse, reserved: u64, stream: Stream) -> Call {
         let ProductUse { operands, lane, epilogue } = *product;
         // SAFETY: the operands are the operations' own, in memory that nothing else uses now.

@@ -269,7 +269,7 @@ impl<T: Copy> Flows<T> {
 mod tests {
     use super::*;
 
-    /// Begin of a flow, its duration at full speed, and its demands.
+    /// Start of a flow, its duration at full speed, and its demands.
     type Drawn<'a> = (Time, f64, &'a [(CapacityId, f64)]);
 
     /// Returns the ends of flows.

@@ -31,7 +31,7 @@ pub struct RankRecord {
     /// Occupied compute units during that iteration. Empty unless the run was simulated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub occupied: Vec<OccupiedRecord>,
-    /// Begin of each observed iteration of the slot on the host's clock. The last is that of `trace`. Empty if one rank
+    /// Start of each observed iteration of the slot on the host's clock. The last is that of `trace`. Empty if one rank
     /// runs alone, or if the clocks could not be aligned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<Moment>,
@@ -450,7 +450,7 @@ pub struct OperationRecord {
     pub transfer_ns: Option<Nanos>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ns: Option<Nanos>,
-    /// Median of the observed starts, from the begin of the iteration; `None` if the operation was not observed.
+    /// Median of the observed starts, from the start of the iteration; `None` if the operation was not observed.
     pub start_ns: Option<Nanos>,
     /// Median duration of the operation in the run on one stream, without waiting for other ranks; `None` without such a run.
     #[serde(default)]

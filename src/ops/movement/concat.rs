@@ -296,7 +296,7 @@ const TILE: u64 = 16 << 10;
 /// Granularity of a tile in rows: 16 rows of any input are a whole number of packs of 16 bytes.
 const ROWS: u64 = 16;
 
-/// Maximum number of inputs of the kernels that compare each position with the begin of every input.
+/// Maximum number of inputs of the kernels that compare each position with the start of every input.
 const MAX_INPUTS: usize = 32;
 
 /// Instructions per element: finding the next column, and an access to shared memory, which counts as four.
