@@ -113,9 +113,11 @@ fn batches(image: &Image) -> BTreeMap<u32, u32> {
 
 /// Consecutive copies that can share a synchronization, from the view of one of their ranks.
 struct CopyBatch {
-    /// Index of the last copy's operation, and number of the last copy.
+    /// Index of the last copy's operation in the image.
     number: u32,
+    /// Number of the last copy.
     last: u32,
+    /// Number of copies.
     count: usize,
     /// Ranges of this rank's device memory that its own operations read and write, in bytes.
     used: Vec<Range<u64>>,

@@ -34,8 +34,9 @@ struct ClockSample {
     since: Nanos,
     /// Possible error of `since`.
     uncertainty: Nanos,
-    /// The host's clock before and after the stamp was recorded.
+    /// The host's clock before the stamp was recorded.
     before: Nanos,
+    /// The host's clock after the stamp was recorded.
     after: Nanos,
 }
 
@@ -58,11 +59,12 @@ impl StampWindow {
     }
 }
 
-/// The windows before and after a pass, and the time between their stamps on the device's clock.
+/// The windows of the host's clock before and after a pass.
 #[derive(Clone, Copy, Debug)]
 struct Alignment {
     before: StampWindow,
     after: StampWindow,
+    /// Time between the stamps of the two windows, on the device's clock.
     apart: Nanos,
 }
 

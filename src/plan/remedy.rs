@@ -54,6 +54,7 @@ enum Numbering {
 
 /// Collisions of two statements: all within one iteration, or all between an iteration and the next one.
 struct CollisionGroup {
+    /// Number of iterations between the two operations of each pair.
     before: u32,
     pairs: Vec<(Statement, Statement)>,
     /// The operations that an iteration makes from the first statement.

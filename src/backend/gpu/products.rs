@@ -53,14 +53,17 @@ pub struct Chooser<'a, A: Api> {
     /// Description of device, driver and library, on which a kept choice depends besides the product. Set at the first
     /// use.
     pub machine: OnceCell<String>,
-    /// Kernels and products that a library call can replace, and the arguments of all kernels.
+    /// Kernels and products that a library call can replace.
     pub alternatives: &'a [Prepared],
+    /// Arguments of all kernels.
     pub args: &'a Args,
     /// The chosen algorithm of each product, once all are chosen; `None` if the library has none for a product that is not required.
     pub chosen: Vec<Option<ProductChoice<A>>>,
-    /// Two timed events around a run, and an event without a timestamp that orders streams.
+    /// Timed event before a run.
     pub from: Event,
+    /// Timed event after a run.
     pub to: Event,
+    /// Event without a timestamp that orders streams.
     pub order: Event,
 }
 

@@ -82,9 +82,9 @@ struct TaskState {
     /// Tasks that depend on this one, each with the minimum time between the end of this task and its start.
     followers: Vec<(TaskId, Time)>,
     end: Option<Time>,
-    /// Number of a kernel's blocks that have not begun, and number of those that run. For an exchange, `waiting` is the
-    /// number of compute units that it still needs.
+    /// Number of a kernel's blocks that have not begun; of an exchange, number of compute units that it still needs.
     waiting: u64,
+    /// Number of a kernel's blocks that run.
     running: u64,
     /// Time in ns by which rounding has shortened the task's blocks so far; later blocks compensate for it.
     left_out: f64,

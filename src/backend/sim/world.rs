@@ -36,6 +36,7 @@ const RING: u64 = 64;
 /// The number of iterations that a rank has issued since it entered, with the times of the last ones.
 #[derive(Clone, Debug)]
 struct IssuedCount {
+    /// Number of iterations.
     count: u64,
     /// Times in ns at which the last iterations were issued, as a ring.
     times: [Time; RING as usize],
@@ -95,7 +96,9 @@ pub struct SharedState {
     ranks: Vec<SharedRank>,
     /// Number of ranks that have entered.
     entered: u32,
+    /// True from the moment when all ranks have entered until the last one leaves.
     together: bool,
+    /// Index of the rank whose thread may run.
     turn: usize,
     /// True if some rank waits although no event is left.
     stuck: bool,
@@ -205,6 +208,7 @@ impl SharedState {
 #[derive(Debug)]
 pub struct World {
     state: Mutex<SharedState>,
+    /// For each rank, the condition on which it waits for its turn.
     turns: Vec<Condvar>,
     /// True if every iteration is simulated, even one that equals an earlier one.
     each: bool,

@@ -23,6 +23,7 @@ use crate::measure::statistics::stats::{Moments, student};
 /// An axis: its number of values, and whether neighbouring values are similar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchAxis {
+    /// Number of values.
     pub values: usize,
     /// True if neighbouring values are similar.
     pub ordered: bool,

@@ -154,8 +154,9 @@ pub struct LateRecord {
     pub late_ns: Nanos,
     /// Uncertainty of `late_ns`, which the alignment of the clocks of all ranks leaves.
     pub error_ns: Nanos,
-    /// Number of iterations in which the rank arrived last beyond the clocks' error; the next field counts all observed ones.
+    /// Number of iterations in which the rank arrived last beyond the clocks' error.
     pub times: usize,
+    /// Number of observed iterations.
     pub of: usize,
 }
 

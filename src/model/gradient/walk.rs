@@ -52,7 +52,9 @@ pub(super) struct GradientWalk<'p> {
     pending: FxHashMap<MemoryId, Vec<Pending>>,
     /// The slices that depend on requested inputs.
     active: FxHashMap<MemoryId, Vec<ViewId>>,
+    /// Slices that `active` has.
     seen: FxHashSet<ViewId>,
+    /// Number of comparisons of slices that may still be made, which bounds the time.
     left: usize,
     /// Type to which gradients are rounded before products with 8-bit factors.
     quantize: Option<DType>,

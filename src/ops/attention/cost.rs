@@ -50,9 +50,11 @@ const EXCHANGE: f64 = 105.0;
 /// Tiles of scores that the blocks of a kernel compute, each its own one after the other.
 #[derive(Clone, Copy)]
 pub struct TileCounts {
-    /// Number of blocks, of tiles of all blocks, and of the block with most.
+    /// Number of blocks.
     pub blocks: u64,
+    /// Number of tiles of all blocks.
     pub all: u64,
+    /// Number of tiles of the block with most.
     pub longest: u64,
 }
 

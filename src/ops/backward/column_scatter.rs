@@ -39,8 +39,9 @@ struct Tiles {
     count: u64,
     /// Size of an element in bytes.
     size: u64,
-    /// Rows of a tile, and columns of a tile. A tile of several rows has all columns.
+    /// Number of rows of a tile. A tile of several rows has all columns.
     tile_rows: u64,
+    /// Number of columns of a tile.
     columns: u64,
     /// True if blocks write packs, which are aligned and divide the tiles.
     is_packed: bool,

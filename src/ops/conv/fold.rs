@@ -54,15 +54,17 @@ const FEW_LAUNCH: f64 = 2000.0;
 pub struct Fold {
     /// Number of terms of a window: one for each row and kernel element.
     terms: u64,
-    /// Number of windows of all samples, and of a sample.
+    /// Number of windows of all samples.
     count: u64,
+    /// Number of windows of a sample.
     windows: u64,
     /// Number of gathered channels per group.
     channels: u64,
     /// Number of terms of a thread.
     own: u64,
-    /// Number of threads that divide the terms of a block, and of blocks that divide all terms.
+    /// Number of threads that divide the terms of a block.
     term_groups: u64,
+    /// Number of blocks that divide all terms.
     term_parts: u64,
     /// Number of threads that share the channels of the same terms.
     slices: u64,

@@ -179,8 +179,9 @@ fn near(y: &Tensor) -> u64 {
 /// packs, rotates their pairs there, and stores them in whole packs. Otherwise each access of a warp to halves of a sector would take one of the
 /// two sectors that memory moves at once.
 struct Staged {
-    /// Number of all rows, and of those of a block.
+    /// Number of all rows.
     rows: u64,
+    /// Number of rows of a block.
     of_block: u64,
     /// Shape of the rows, with the strides of the cosines and the sines.
     angles: Geometry,

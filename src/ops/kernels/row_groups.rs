@@ -20,11 +20,13 @@ const PER_PACK: f64 = 30.0;
 #[derive(Clone, Copy, Debug)]
 pub struct RowGroups {
     rows: u64,
-    /// Number of elements of a row, and of a pack.
+    /// Number of elements of a row.
     length: u64,
+    /// Number of elements of a pack.
     pack: u64,
-    /// Number of threads of a group, and of packs of each.
+    /// Number of threads of a group.
     lanes: u64,
+    /// Number of packs per thread.
     each: u64,
 }
 

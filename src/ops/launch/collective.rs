@@ -44,12 +44,13 @@ impl Sent {
 pub struct Collective {
     pub kind: CollectiveKind,
     pub group: GroupId,
-    /// Number of ranks in the group, and this rank's number in it.
+    /// Number of ranks in the group.
     pub ranks: u32,
+    /// Number of this rank in the group, from 0.
     pub rank: u32,
-    /// Number of the operand that is sent, and of the operand that receives; `None` if the rank does not send or
-    /// receive.
+    /// Number of the operand that is sent; `None` if the rank does not send.
     pub source: Option<u8>,
+    /// Number of the operand that receives; `None` if the rank does not receive.
     pub target: Option<u8>,
     pub dtype: DType,
     /// Number of elements, as communication libraries count them. In an `all_gather`, each rank contributes this
@@ -81,8 +82,9 @@ pub struct RowCounts {
     pub back: bool,
     /// Number of elements of a row of data.
     pub row: u64,
-    /// Number of rows that the source tensor has, and that the target tensor has.
+    /// Number of rows of the source tensor.
     pub source: u64,
+    /// Number of rows of the target tensor.
     pub target: u64,
 }
 

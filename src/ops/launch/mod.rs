@@ -422,8 +422,9 @@ named! {
 pub struct CopyLaunch {
     pub source: u8,
     pub target: u8,
-    /// Byte offset of the first row in the source operand, and in the target operand.
+    /// Offset in bytes of the first row in the source operand.
     pub source_offset: u64,
+    /// Offset in bytes of the first row in the target operand.
     pub target_offset: u64,
     pub direction: Direction,
     /// True if the host side is pageable memory, which the runtime stages through pinned memory.

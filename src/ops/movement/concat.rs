@@ -305,8 +305,9 @@ const PER_ELEMENT: f64 = 8.0;
 /// Division of rows into tiles, in which a block joins the rows of all inputs in shared memory. For inputs whose rows
 /// are no whole number of packs.
 struct Tiles {
-    /// Number of rows that all tensors have, and number of rows of a tile.
+    /// Number of rows, which all tensors have.
     all: u64,
+    /// Number of rows of a tile.
     rows: u64,
     /// Number of elements of an output row.
     row: u64,

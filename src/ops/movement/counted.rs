@@ -28,10 +28,11 @@ const UNROLL: u64 = 4;
 /// The rows that one rank sends to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedRows {
-    /// First row in the sender's tensor (`from`), first row in the receiver's tensor (`to`), and number of rows
-    /// (`rows`).
+    /// First row in the sender's tensor.
     pub from: u64,
+    /// First row in the receiver's tensor.
     pub to: u64,
+    /// Number of rows.
     pub rows: u64,
 }
 

@@ -6,11 +6,13 @@ use crate::ops::call::windows::{self, spatial};
 /// The sizes of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Samples times channels, and channels.
+    /// Number of planes: samples times channels.
     pub planes: u64,
+    /// Number of channels.
     pub channels: u64,
-    /// Spatial sizes, and number of windows along each dimension.
+    /// Spatial sizes of `x`.
     pub x: Dims,
+    /// Number of windows along each dimension.
     pub y: Dims,
     /// Size, stride, padding and dilation of windows; `None` if they are adaptive.
     pub steps: Option<[Dims; 4]>,

@@ -53,8 +53,9 @@ pub struct KernelFunction {
     name: String,
     /// Inputs of the expression that are its arguments. In a chain, 0 is the core's result, [`BEFORE`] the core's operand.
     pub inputs: Vec<usize>,
-    /// Prefix of the kernel parameters that hold the function's constants, and the values of these.
+    /// Prefix of the kernel parameters that hold the function's constants.
     prefix: String,
+    /// Values of the constants, in the order of the parameters.
     constants: Vec<f64>,
 }
 

@@ -77,23 +77,29 @@ const ADDING: u64 = 4;
 /// The division of rows, columns and indices among blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Buckets {
-    /// Number of threads of a block that sorts a tile, and of positions per thread.
+    /// Number of threads of a block that sorts a tile.
     splitters: u64,
+    /// Number of positions per thread of such a block.
     held: u64,
     /// True if each warp has sums of all rows of a bucket, to which it adds terms in their order without grouping them by row.
     is_ranked: bool,
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share a row.
+    /// Number of elements of a pack.
     pack: u64,
+    /// Number of threads that process neighbouring packs of a row.
     lanes: u64,
+    /// Number of blocks that share a row.
     chunks: u64,
-    /// Number of rows per bucket, and of blocks that share the tiles of a bucket.
+    /// Number of rows per bucket.
     own: u64,
+    /// Number of blocks that share the tiles of a bucket.
     segments: u64,
     /// Number of positions that a block groups by row at once.
     round: u64,
+    /// Number of rows of the output.
     rows: u64,
+    /// Number of indices.
     count: u64,
 }
 

@@ -56,13 +56,17 @@ const AHEAD: u64 = 4;
 pub struct Direct {
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of warps that share its columns.
+    /// Number of elements of a pack.
     pack: u64,
+    /// Number of threads that process neighbouring packs of a row.
     lanes: u64,
+    /// Number of warps that share the columns of a row.
     chunks: u64,
     /// Number of warps that share the indices.
     segments: u64,
+    /// Number of rows of the output.
     rows: u64,
+    /// Number of indices.
     count: u64,
 }
 

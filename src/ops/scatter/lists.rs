@@ -73,16 +73,21 @@ const EXCHANGES: f64 = 2.0;
 pub struct Lists {
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share a row.
+    /// Number of elements of a pack.
     pack: u64,
+    /// Number of threads that process neighbouring packs of a row.
     lanes: u64,
+    /// Number of blocks that share a row.
     chunks: u64,
-    /// Number of threads that share the terms of a pack, and of rows that they process one after the other.
+    /// Number of threads that share the terms of a pack.
     terms: u64,
+    /// Number of rows that such threads process one after the other.
     several: u64,
     /// Number of positions of the first array of a list.
     capacity: u64,
+    /// Number of rows of the output.
     rows: u64,
+    /// Number of indices.
     count: u64,
 }
 

@@ -253,8 +253,9 @@ struct Split {
     sparse: bool,
     finder: Finder,
     sort: RowSort,
-    /// Number of terms of a part of a row, and the number of parts.
+    /// Number of terms of a part of a row.
     window: u64,
+    /// Number of parts.
     windows: u64,
     /// Number of threads of the last kernel that share the terms of a row.
     terms: u64,

@@ -52,18 +52,23 @@ pub struct Runs {
     sort: RowSort,
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share its columns.
+    /// Number of elements of a pack.
     pack: u64,
+    /// Number of threads that process neighbouring packs of a row.
     lanes: u64,
+    /// Number of blocks that share the columns of a row.
     chunks: u64,
-    /// Number of positions of a window for each group of threads, and number of windows.
+    /// Number of positions of a window for each group of threads.
     each: u64,
+    /// Number of windows.
     windows: u64,
     /// Number of blocks that set rows without terms to zero.
     zeroing: u64,
     /// True if the output is set to zero first, since most rows have no term.
     clears: bool,
+    /// Number of rows of the output.
     rows: u64,
+    /// Number of indices.
     count: u64,
 }
 

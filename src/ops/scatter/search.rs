@@ -92,17 +92,23 @@ const JOINING: u64 = 2;
 pub struct Search {
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share its columns.
+    /// Number of elements of a pack.
     pack: u64,
+    /// Number of threads that process neighbouring packs of a row.
     lanes: u64,
+    /// Number of blocks that share the columns of a row.
     chunks: u64,
+    /// Number of threads of a block.
     threads: u64,
     /// True if a block sets its rows to zero while it waits for indices, and then writes those that have terms.
     clears: bool,
-    /// Number of rows per block, and of blocks that share the indices.
+    /// Number of rows per block.
     own: u64,
+    /// Number of blocks that share the indices.
     segments: u64,
+    /// Number of rows of the output.
     rows: u64,
+    /// Number of indices.
     count: u64,
 }
 

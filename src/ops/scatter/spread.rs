@@ -51,13 +51,17 @@ const ADDING: u64 = 8;
 pub struct Spread {
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, and of threads that process neighbouring packs of a row.
+    /// Number of elements of a pack.
     pack: u64,
+    /// Number of threads that process neighbouring packs of a row.
     lanes: u64,
-    /// Number of rows per block, and of positions that a block groups by row at once.
+    /// Number of rows per block.
     own: u64,
+    /// Number of positions that a block groups by row at once.
     round: u64,
+    /// Number of rows of the output.
     rows: u64,
+    /// Number of indices.
     count: u64,
 }
 

@@ -54,15 +54,19 @@ const PER_THREAD: f64 = 200.0;
 pub struct Sweep {
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, and of threads that process neighbouring packs of a row.
+    /// Number of elements of a pack.
     pack: u64,
+    /// Number of threads that process neighbouring packs of a row.
     lanes: u64,
+    /// Number of threads of a block.
     threads: u64,
     /// Number of warps that add terms, each to sums of its own.
     copies: u64,
     /// Number of rows per block.
     own: u64,
+    /// Number of rows of the output.
     rows: u64,
+    /// Number of indices.
     count: u64,
 }
 

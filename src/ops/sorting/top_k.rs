@@ -167,9 +167,11 @@ enum Candidates {
 /// A kernel of a selection.
 struct Stage {
     source: Candidates,
-    /// Elements per row, and number of parts of a row.
+    /// Number of elements of a row.
     length: u64,
+    /// Number of parts of a row.
     parts: u64,
+    /// Number of threads of a block.
     threads: u32,
     /// Elements per thread, in registers.
     held: u64,

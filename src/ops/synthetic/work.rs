@@ -18,8 +18,9 @@ const MAX_RANDOM: f64 = (1u64 << 36) as f64;
 /// The work that a call requests.
 struct WorkRequest {
     flops: f64,
-    /// Number of reads, and distance between their positions, both in units of [`PACK`].
+    /// Number of reads, each of a [`PACK`].
     packs: u64,
+    /// Distance between the positions of reads, in units of [`PACK`].
     step: u64,
     is_random: bool,
     /// Duration; `None` if it is not prescribed.

@@ -43,6 +43,7 @@ pub struct MatchedSides<'a> {
 struct RunGroup<'a> {
     key: CaseKey,
     runs: Vec<&'a ComparedRun>,
+    /// True once the group is matched with one of the other side.
     taken: bool,
 }
 

@@ -53,8 +53,9 @@ struct Ranges {
     axes: Vec<usize>,
     /// The other dimensions, which enumerate the ranges, from the innermost one on.
     others: Vec<usize>,
-    /// Number of elements of a range, and number of ranges.
+    /// Number of elements of a range.
     length: u64,
+    /// Number of ranges.
     count: u64,
 }
 

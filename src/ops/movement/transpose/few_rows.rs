@@ -39,11 +39,13 @@ pub struct FewRows {
     short: Geometry,
     /// The other dimensions, with the strides of the same tensor.
     long: Geometry,
-    /// Number of elements of the short side, and number of short sides.
+    /// Number of elements of the short side.
     rows: u64,
+    /// Number of short sides.
     columns: u64,
-    /// Threads of a block, and number of short sides of each.
+    /// Number of threads of a block.
     threads: u64,
+    /// Number of short sides per thread.
     each: u64,
 }
 

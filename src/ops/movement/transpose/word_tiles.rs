@@ -21,8 +21,9 @@ const PER_PACK: f64 = 60.0;
 pub struct WordTiles {
     /// Dimensions that belong to neither side, with the strides of the output and of the input.
     others: Geometry,
-    /// Dimensions whose elements are contiguous in the input, and dimensions whose elements are contiguous in the output.
+    /// Dimensions whose elements are contiguous in the input.
     read: Geometry,
+    /// Dimensions whose elements are contiguous in the output.
     written: Geometry,
     /// Number of elements of a tile along both sides, multiples of a pack.
     tile: [u64; 2],
