@@ -1,4 +1,4 @@
-//! Parts of an image's operations: for each launch, the host's time and the work on the simulated machine.
+//! The launches of an image's operations: for each, the host's time and the work on the simulated machine.
 
 use std::ops::Range;
 
