@@ -44,9 +44,9 @@ const SETTLING_TIME: Duration = Duration::from_micros(300);
 /// Time after which no further copies are tried.
 const TIME_BUDGET: Duration = Duration::from_secs(2);
 
-/// Number of threads of a block that occupies an SM, and number of such blocks launched for each SM: more than fit at
-/// once.
+/// Number of threads of a block that occupies an SM.
 const THREADS: u32 = 1024;
+/// Number of such blocks launched for each SM: more than fit at once.
 const BLOCKS: u32 = 4;
 
 /// Words in host memory: set to release the SMs; set by a kernel that timed out; set once a block has started.

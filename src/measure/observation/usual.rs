@@ -16,8 +16,9 @@ use crate::measure::record::CategoryRecord;
 /// Mean duration of operations below which their shares depend on launches more than on the model.
 const SHORT: Nanos = Nanos(5_000);
 
-/// Shares of products in the computation, in percent, below which the report mentions them.
+/// Share of products in the computation of an inference, in percent, below which the report mentions it.
 const INFERENCE: f64 = 26.4;
+/// Share of products in the computation of a training, in percent, below which the report mentions it.
 const TRAINING: f64 = 61.0;
 
 /// Purpose of a program: training a model, or only inference.

@@ -25,8 +25,9 @@ const LOAD: u64 = 16;
 /// Rows per block: 16 for each of four warps.
 const BLOCK_ROWS: u64 = 64;
 
-/// Columns of a tile with `wgmma`, and number of tiles of columns that shared memory then holds.
+/// Columns of a tile with `wgmma`.
 const HOPPER_COLUMNS: u64 = 64;
+/// Number of tiles of columns that shared memory holds with `wgmma`.
 const STAGES: u64 = 2;
 
 /// Number of blocks that an SM holds at the same time with `wgmma`. A thread has 64 scores and gradients of scores, up to 128 sums, and

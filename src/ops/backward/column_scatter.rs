@@ -21,8 +21,9 @@ const BLOCKS_PER_UNIT: u64 = 4;
 /// Bytes of a pack that a thread writes.
 const PACK_BYTES: u64 = 16;
 
-/// Instructions per index that a thread compares, and per pack of a tile; estimates.
+/// Instructions per index that a thread compares; an estimate.
 const PER_INDEX: f64 = 14.0;
+/// Instructions per pack of a tile; an estimate.
 const PER_PACK: f64 = 16.0;
 
 /// `column_scatter(x, columns)`: element `j` of a row of `x` goes to column `columns[j]` of the row of the output.

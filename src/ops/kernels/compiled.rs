@@ -3,8 +3,9 @@
 use super::occupancy::{UNIT_SHARED, share};
 use crate::ops::Cost;
 
-/// `e_machine` of ELF files for NVIDIA and for AMD.
+/// `e_machine` of ELF files for NVIDIA.
 const NVIDIA: u16 = 190;
+/// `e_machine` of ELF files for AMD.
 const AMD: u16 = 224;
 
 /// Low byte of `e_flags` for gfx90a, gfx942 and gfx950, whose threads have 512 registers at most.

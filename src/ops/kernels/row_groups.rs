@@ -12,8 +12,9 @@ const MIN_THREADS: u64 = 8;
 /// Maximum number of packs of a thread, whose loads are in flight at the same time.
 const MAX_EACH: u64 = 2;
 
-/// Instructions of a thread for the row and its ends, and per pack: machine code for sm_90a by NVRTC 13.0.
+/// Instructions of a thread for the row and its ends: machine code for sm_90a by NVRTC 13.0.
 const PER_ROW: f64 = 110.0;
+/// Instructions of a thread per pack, from the same code.
 const PER_PACK: f64 = 30.0;
 
 /// Division of rows among groups of threads.

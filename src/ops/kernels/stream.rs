@@ -23,9 +23,11 @@ pub struct RowDivision {
     reads: RowReads,
 }
 
-/// Instructions of a thread: per pack that it reads of a row, of small elements and of others; per single element; and others.
+/// Instructions of a thread per pack that it reads of a row: of small elements, and of others.
 const PER_HELD: [f64; 2] = [70.0, 35.0];
+/// Instructions of a thread per single element.
 const PER_ELEMENT: f64 = 12.0;
+/// Other instructions of a thread.
 const PER_THREAD: f64 = 40.0;
 /// Instructions per dimension for the address of a row, by a division.
 const PER_DIMENSION: f64 = 20.0;

@@ -49,8 +49,9 @@ const ACROSS: u64 = 32;
 /// Number of terms of the thin matrix that shared memory holds, for a large matrix across the depth.
 const STAGED: u64 = 512;
 
-/// Bytes that a thread has in flight, and the maximum number of loads for them.
+/// Bytes that a thread has in flight.
 const IN_FLIGHT: u64 = 64;
+/// Maximum number of loads for these bytes.
 const MAX_AHEAD: u64 = 16;
 
 /// Minimum number of steps of a thread along the depth if blocks share it.

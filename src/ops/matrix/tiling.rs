@@ -82,8 +82,9 @@ const UNALIGNED: f64 = 0.14;
 const PAIRED: f64 = 2.0;
 /// Number of bytes that an instruction copies to shared memory at least.
 const PAIR: u64 = 4;
-/// Time in ns of adding the sums of blocks that share the depth, and bytes per ns at which the cache accepts and serves them.
+/// Time in ns of adding the sums of blocks that share the depth.
 const JOIN: f64 = 3000.0;
+/// Bytes per ns at which the cache accepts and serves these sums.
 const JOIN_BANDWIDTH: f64 = 7600.0;
 
 /// Time in ns until a block has its first operands.

@@ -75,8 +75,9 @@ impl KernelFunction {
     }
 }
 
-/// Instructions of a thread for its place, and per access. Counts in code for sm_90a by NVRTC 13.0.
+/// Instructions of a thread for its place: a count in code for sm_90a by NVRTC 13.0.
 const PER_PLACE: f64 = 40.0;
+/// Instructions of a thread per access, from the same code.
 const PER_ACCESS: f64 = 4.0;
 
 /// Number of the input that represents the core's operand; larger than any input number of a spec.

@@ -58,20 +58,25 @@ const MAX_EACH: u64 = 8;
 /// Number of terms that a thread reads at once: terms of more than four elements, and others.
 const AHEAD: [u64; 2] = [4, 8];
 
-/// Instructions of the kernel that adds: per position that it groups by row, per thread that adds a term, per thread that writes a sum, and
-/// others per thread; and of the kernel that sorts tiles: per position, and others per thread. Executed instructions of ten scatters on an
-/// H100, from hardware counters.
+/// Instructions of the kernel that adds, per position that it groups by row. This and the following are executed instructions of
+/// ten scatters on an H100, from hardware counters.
 const PER_PLACE: f64 = 142.0;
+/// Instructions of that kernel per thread that adds a term.
 const PER_TERM: f64 = 48.0;
+/// Instructions of that kernel per thread that writes a sum.
 const PER_SUM: f64 = 45.0;
+/// Other instructions of that kernel per thread.
 const PER_THREAD: f64 = 500.0;
+/// Instructions of the kernel that sorts tiles, per position.
 const PER_SPLIT: f64 = 163.0;
+/// Other instructions of the kernel that sorts tiles, per thread.
 const PER_SPLITTER: f64 = 162.0;
 
-/// Exchanges among the threads of a block: of one that sorts a tile; of a round of positions that are grouped by row; and of a round of
-/// those of one row.
+/// Exchanges among the threads of a block that sorts a tile.
 const SPLITTING: u64 = 4;
+/// Exchanges among the threads of a block in a round of positions that are grouped by row.
 const GROUPING: u64 = 8;
+/// Exchanges among the threads of a block in a round of positions of one row.
 const ADDING: u64 = 4;
 
 /// The division of rows, columns and indices among blocks.

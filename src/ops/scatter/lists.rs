@@ -53,8 +53,9 @@ const AHEAD: u64 = 4;
 /// before its own, one after the other.
 const GROWTH: [u64; 2] = [8, 2];
 
-/// Number of blocks for long lists that start first, and of those that start behind the blocks for other rows.
+/// Number of blocks for long lists that start first.
 const LONG_BLOCKS: u64 = UNITS;
+/// Number of blocks for long lists that start behind the blocks for other rows.
 const LATER_BLOCKS: u64 = 3 * UNITS;
 
 /// Number of resident blocks per SM if terms are not aligned, so that registers can hold all terms that a thread reads at once.

@@ -185,8 +185,9 @@ const WINDOW: u64 = 128;
 /// Approximate number of terms per thread, if several threads share the terms of a row.
 const TERMS_OF_A_THREAD: u64 = 8;
 
-/// Instructions per element that is added, and per index that is examined.
+/// Instructions per element that is added.
 const PER_ELEMENT: f64 = 3.0;
+/// Instructions per index that is examined.
 const PER_INDEX: f64 = 12.0;
 
 /// Parameters, arguments and text of all kernels that read terms.

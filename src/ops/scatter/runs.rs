@@ -36,14 +36,19 @@ const AHEAD: u64 = 4;
 /// Number of resident blocks per SM that add aligned packs of up to four elements, and others, which take more registers.
 const RESIDENT: [u64; 2] = [4, 3];
 
-/// Instructions per pair of indices that are compared, and others per thread of that kernel; per 16 bytes of zeros; per thread and term, per
-/// thread that writes a pack, and others per thread of the kernel that adds; and per thread of the last kernel. These are estimates.
+/// Instructions per pair of indices that are compared. This and the following are estimates.
 const PER_PAIR: f64 = 2.5;
+/// Other instructions per thread of the kernel that compares.
 const PER_COMPARER: f64 = 100.0;
+/// Instructions per 16 bytes of zeros.
 const PER_ZEROS: f64 = 8.0;
+/// Instructions of the kernel that adds, per thread and term.
 const PER_TERM: f64 = 40.0;
+/// Instructions of the kernel that adds, per thread that writes a pack.
 const PER_SUM: f64 = 25.0;
+/// Other instructions of the kernel that adds, per thread.
 const PER_THREAD: f64 = 300.0;
+/// Instructions of the last kernel per thread.
 const PER_JOINER: f64 = 40.0;
 
 /// The division of terms, rows and columns among blocks.

@@ -62,11 +62,14 @@ const MIN_EACH: u64 = 2;
 /// Number of sums of such blocks that one thread adds.
 const SUMS_OF_A_JOINER: u64 = 4;
 
-/// Instructions per index that a block examines, per thread and term, per thread that writes a pack, and others per thread: executed
-/// instructions of scatters on an H100, from hardware counters.
+/// Instructions per index that a block examines. This and the following are executed instructions of scatters on an H100, from
+/// hardware counters.
 const PER_LOOK: f64 = 11.0;
+/// Instructions per thread and term.
 const PER_TERM: f64 = 60.0;
+/// Instructions per thread that writes a pack.
 const PER_SUM: f64 = 45.0;
+/// Other instructions per thread.
 const PER_THREAD: f64 = 200.0;
 
 /// Instructions per 16 bytes of zeros.
@@ -75,16 +78,18 @@ const PER_ZEROS: f64 = 8.0;
 /// Instructions per listed term and pair of terms that a thread compares.
 const PER_PAIR: f64 = 4.5;
 
-/// Instructions per index whose row a thread compares with those of its warp: a count in code for sm_90a by NVRTC 13.0. Time for which it
-/// waits, in exchanges: for one row, and for each further row that the warp names (docs/measurements/2026-11-29-lost-commands.md).
+/// Instructions per index whose row a thread compares with those of its warp: a count in code for sm_90a by NVRTC 13.0.
 const PER_MATCHED: f64 = 45.0;
+/// Time in exchanges for which such a comparison waits, for one row (docs/measurements/2026-11-29-lost-commands.md).
 const OF_MATCH: f64 = 0.23;
+/// Time in exchanges for which it waits for each further row that the warp names.
 const OF_MATCHED: f64 = 0.052;
 
-/// Exchanges among the threads of a block: while it lists few terms or counts the terms of each row, while it sorts them, and while it
-/// adds the sums of parts of a row.
+/// Exchanges among the threads of a block while it lists few terms, or counts the terms of each row.
 const LISTING: u64 = 3;
+/// Exchanges among the threads of a block while it sorts terms.
 const SORTING: u64 = 3;
+/// Exchanges among the threads of a block while it adds the sums of parts of a row.
 const JOINING: u64 = 2;
 
 /// The division of rows and columns among blocks.

@@ -93,8 +93,9 @@ impl WorkRequest {
     }
 }
 
-/// Arithmetic operations per block, by vector units and by matrix units.
+/// Arithmetic operations per block of vector units.
 const VECTOR_BLOCK: f64 = 1e6;
+/// Arithmetic operations per block of matrix units.
 const MATRIX_BLOCK: f64 = 16e6;
 
 /// Kernel text: independent reads, then arithmetic on their combination `all`.

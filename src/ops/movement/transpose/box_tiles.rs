@@ -17,8 +17,9 @@ const MAX_BYTES: u64 = 16 << 10;
 const MIN_BYTES: u64 = 4 << 10;
 /// Size in bytes of a contiguous range beyond which longer ones gain little.
 const LONG: u64 = 256;
-/// Size in bytes of a pack, and of a word of shared memory.
+/// Size in bytes of a pack.
 const PACK: u64 = 16;
+/// Size in bytes of a word of shared memory.
 const WORD: u64 = 4;
 
 /// Instructions per element that is gathered, and per pack that is loaded, for its address and for shifting it: machine code for sm_90 by

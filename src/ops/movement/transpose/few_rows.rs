@@ -21,8 +21,9 @@ const MAX_HELD: u64 = 128;
 const MAX_OF_SEVERAL: u64 = 32;
 /// Minimum number of threads of a block.
 const MIN_THREADS: u64 = 64;
-/// Size in bytes of a pack, and of all banks of shared memory.
+/// Size in bytes of a pack.
 const PACK: u64 = 16;
+/// Size in bytes of a word of each bank of shared memory, together.
 const BANKS: u64 = 128;
 
 /// Instructions per element: its load, its store, and its accesses to shared memory.

@@ -9,8 +9,9 @@ use crate::ops::*;
 
 /// Size of a block's tiles in bytes: four packs of 16 bytes for each thread, whose loads are in flight at the same time.
 const TILE: u64 = 4 * 16 * BLOCK as u64;
-/// Size of a word of shared memory in bytes, and of a pack.
+/// Size in bytes of a word of shared memory.
 const WORD: u64 = 4;
+/// Size in bytes of a pack.
 const PACK: u64 = 16;
 
 /// Instructions per pack that a thread loads or stores, for its address, for shifting it, and for transposing it.
