@@ -12,7 +12,7 @@ pub struct Cost {
     pub flops: f64,
     /// Instructions of the vector units, or 0 if unknown. An exponential takes several.
     pub instructions: f64,
-    /// Instructions, included in `instructions`, that do not wait for the ones before them, such as those that add products to separate
+    /// Instructions, included in `instructions`, that do not wait for earlier instructions, such as additions of products to separate
     /// sums.
     pub independent: f64,
     /// Instructions that an SM could issue while its shared memory serves conflicting accesses of a warp, and while other units
@@ -50,8 +50,8 @@ pub struct Cost {
     pub share: u32,
     /// Type of arithmetic of the matrix units; `None` if they are not used.
     pub matrix: Option<Arithmetic>,
-    /// True if a block multiplies and executes `instructions` in turn, such as attention, which needs the scores of a tile for their
-    /// exponentials, and these for its second product. False if both overlap.
+    /// True if a block multiplies and executes `instructions` in turn; false if both overlap. Attention, for example, needs the scores
+    /// of a tile for the exponentials, and the exponentials for its second product.
     pub alternates: bool,
     /// True if the rate of the products is that of one block on an SM or compute unit, so that several blocks also wait for each other's
     /// products and instructions; false if the rate includes this. Only for work that `alternates`.

@@ -237,8 +237,8 @@ pub trait Operation: Sync {
         None
     }
 
-    /// Returns the number of rows that the operation works on and those of its outputs that hold data, where the contents of a
-    /// tensor determine them. `facts` are those about its inputs, in their order.
+    /// Returns the number of rows that the operation works on, and the rows of its outputs that hold data, where the contents of
+    /// a tensor determine them. `facts` has the known facts about the inputs, in order.
     fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {
         let inputs = match self.category() {
             Category::Elementwise | Category::RowWise | Category::Copy => spec.inputs.len(),

@@ -191,7 +191,7 @@ impl AbRecord {
         one_process.then(|| effect::between_runs(graphs))
     }
 
-    /// Carry-over of a side: its blocks after a block of the other side, compared with those after its own. `None` with
+    /// Carry-over of a side: its blocks after a block of the other side, compared with its blocks after a block of its own. `None` with
     /// fresh processes.
     fn carried(&self, side: AbSide, threshold: f64) -> Option<Effect> {
         if self.way == BlockMode::Fresh {

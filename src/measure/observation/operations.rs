@@ -195,8 +195,8 @@ fn size(spec: &Spec) -> String {
     shown.map_or_else(String::new, |tensor| live_rows(spec, tensor) + &short_shape(tensor))
 }
 
-/// Text before the shape of an operand of which data determines how many rows are used: `512 of ` if they are known, `~512 of `
-/// if they are assumed, `up to ` if nothing is known of them; empty if the shape determines them.
+/// Text before the shape of an operand, if data determines the number of rows that are used: `512 of ` if the number is known,
+/// `~512 of ` if it is assumed, and `up to ` if it is unknown; empty if the shape determines the number.
 fn live_rows(spec: &Spec, tensor: &Tensor) -> String {
     match spec.live {
         Some(LiveRows { rows, .. }) if tensor.dims.first().is_some_and(|all| *all <= rows) => "up to ".to_owned(),

@@ -329,8 +329,8 @@ fn observe(request: &Request, session: &mut Ranks, sampled: &mut VariantSamples)
     Ok(())
 }
 
-/// Observes the iterations by events too if the vendor's records slow them down, and keeps these times if events slow them down
-/// less. The launches of each operation remain those of the records.
+/// Observes iterations by events too if the vendor's records slow them down. Keeps the times by events if events slow iterations
+/// down less; the launches of each operation remain those of the records.
 fn prefer_events(request: &Request, session: &mut Ranks, sampled: &mut VariantSamples) -> Result<(), ExecError> {
     let times = request.times(&sampled.blocks.samples.slowest);
     let (Some(records), Some(recorded), Some(headline)) = (&sampled.observed_by, session.recorded_time(), times.p50_ns)

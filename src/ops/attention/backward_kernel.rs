@@ -191,8 +191,8 @@ impl BackwardPartition {
         TileCounts::of(&self.shape, self.shape.batch * self.shape.heads, sides, keys)
     }
 
-    /// Tiles of the launched blocks whose rows are keys if `keys`: such a block has the queries of all heads that share its keys, or its
-    /// part of them.
+    /// Tiles of the launched blocks, whose rows are keys if `keys`, otherwise queries. A block of keys has the queries of all heads that
+    /// share the keys, or a part of these queries.
     fn tiles_of_blocks(&self, keys: bool) -> TileCounts {
         let all = self.work(keys);
         if keys { all.joined(self.shape.group).shared(self.splits) } else { all }

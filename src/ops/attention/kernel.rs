@@ -257,8 +257,8 @@ impl ForwardPartition {
         }
     }
 
-    /// Accesses for which a block waits: before its first tile, after its last, and for those tiles that are loaded for
-    /// longer than the ones before take to multiply.
+    /// Number of accesses for which a block waits: before its first tile, after its last, and for each tile that takes longer
+    /// to load than the tile before takes to multiply.
     fn waits(&self, tiles: &Tiles) -> f64 {
         let scores = (tiles.rows * tiles.keys[0]) as f64;
         let multiplied = 2.0 * scores * (tiles.width + tiles.value_width) as f64 / RATE * PER_OPERATION;

@@ -138,7 +138,7 @@ fn row(tensor: &Tensor) -> u64 {
     tensor.strides[tensor.dims.len() - 2]
 }
 
-/// True if rows of `b`, or of `a`, lie along the depth: those of `b` if it is transposed, and those of `a` if it is not.
+/// True if the rows of a factor lie along the depth: of `b` (`is_b`) if it is transposed, and of `a` if it is not.
 fn lies_along_depth(spec: &Spec, is_b: bool) -> bool {
     is_b == spec.attrs.bool(if is_b { "transpose_b" } else { "transpose_a" })
 }

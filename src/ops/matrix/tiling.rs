@@ -13,9 +13,10 @@ const TILES: [u64; 3] = [256, 128, 64];
 const SMALL_TILES: [u64; 3] = [128, 64, 32];
 /// Rows of a block of the kernel that multiplies a matrix and a vector.
 const VECTOR_ROWS: u64 = 64;
-/// Terms of the depth that such a block loads at once, and depth from which on blocks share it: 1024 to 4096 terms take 0.57 ns each with
-/// 128 results, further ones 0.2 ns (docs/measurements/2026-11-29-queues-and-graphs.md).
+/// Terms of the depth that a block of that kernel loads at once.
 const VECTOR_TERMS: f64 = 256.0;
+/// Depth from which on blocks share it: 1024 to 4096 terms take 0.57 ns each with 128 results, further ones 0.2 ns
+/// (docs/measurements/2026-11-29-queues-and-graphs.md).
 const VECTOR_DEPTH: u64 = 4096;
 /// Largest number of results of a tile, whose sums fill half of an SM's registers.
 const LARGEST_TILE: u64 = 256 * 128;
@@ -23,13 +24,15 @@ const LARGEST_TILE: u64 = 256 * 128;
 /// Rows and columns of a tile with scaling factors of rows and columns or of blocks: even a few tiles take as long as if all had this
 /// size.
 const SCALED_TILE: u64 = 128;
-/// Depth of a step of such a tile, and depth for which it takes as long as its first loads, its factors and its stores: 1.3 µs of 2.8 µs
-/// with 512 terms, and of 14 µs with 4096 (measured on an H100).
+/// Depth of a step of a tile with scaling factors.
 const SCALED_STEP: u64 = 128;
+/// Depth for which a tile with scaling factors takes as long as its first loads, its factors and its stores: 1.3 µs of 2.8 µs with 512
+/// terms, and of 14 µs with 4096 (measured on an H100).
 const SCALED_DEPTH: u64 = 400;
-/// Depth per block if blocks share the depth of such a tile, with factors of blocks, and the multiple in which the library divides it:
-/// two blocks share 6144 and 7168 terms, three 8192 and 10240, and four 12288; one block takes 5120 (measured on an H100).
+/// Depth per block if blocks share the depth of a tile with factors of blocks: two blocks share 6144 and 7168 terms, three 8192 and
+/// 10240, and four 12288; one block takes 5120 (measured on an H100).
 const SCALED_PART: u64 = 3072;
+/// Multiple in which the library divides such a depth.
 const SCALED_SHARED_STEP: u64 = 512;
 
 /// Time of a tile of a nearly idle device, as a fraction of its time if all SMs multiply, which power then limits: a term of the depth

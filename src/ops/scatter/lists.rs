@@ -49,7 +49,7 @@ const ATOMIC_SECTORS: u64 = 5;
 /// Number of terms that a thread reads at once.
 const AHEAD: u64 = 4;
 
-/// Factor by which an array and those before it lengthen a list, of up to [`MANY`] indices and of more: a thread reads the place of each array
+/// Factor by which each further array lengthens a list: with up to [`MANY`] indices, and with more. A thread reads the places of all arrays
 /// before its own, one after the other.
 const GROWTH: [u64; 2] = [8, 2];
 

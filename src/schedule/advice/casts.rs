@@ -104,8 +104,8 @@ fn widened(scene: &Scene, op: OpId) -> Option<Savings> {
     })
 }
 
-/// Returns the spec of an operation that reads the inputs of its casts instead of their results, for all casts from `from`
-/// to `to` before it, and these casts; `None` without such casts.
+/// Returns the spec that an operation would have if it read the inputs of its casts from `from` to `to` instead of their results,
+/// and these casts; `None` without such casts.
 fn narrowed(scene: &Scene, op: OpId, from: DType, to: DType) -> Option<(Spec, Vec<OpId>)> {
     let spec = scene.spec(op).filter(|spec| spec.threads.is_none())?;
     let mut inputs = spec.inputs.clone();

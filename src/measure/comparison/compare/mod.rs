@@ -100,8 +100,8 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnmatchedCase {
     pub case: String,
-    /// Reason why there is no match: the outcome of the case on the other side if it was tried there, or its own if it has no
-    /// results; otherwise `None`.
+    /// Reason why there is no match: the outcome of the case on the other side if the case was tried there, or its outcome on this
+    /// side if it has no results; otherwise `None`.
     pub why: Option<String>,
 }
 

@@ -231,8 +231,8 @@ impl Tiling {
         self.cluster.map_or(1, |[rows, columns]| rows * columns) * self.depth_parts
     }
 
-    /// True if each block of a cluster that divides the depth has enough steps, and the stages in its shared memory hold the sums that the
-    /// others send to it.
+    /// True if each block of a cluster that divides the depth has enough steps, and if the stages in the block's shared memory hold the
+    /// sums that the other blocks send.
     fn can_exchange(&self) -> bool {
         let has_steps = self.depth_parts == 1 || self.depth_steps() >= self.depth_parts * MIN_STEPS;
         let others = self.table() + self.threads / WARP * WARP_RESULTS + BARRIERS;
