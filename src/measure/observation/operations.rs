@@ -137,9 +137,12 @@ fn pieces(spec: &Spec) -> Option<u64> {
     launches.iter().all(by_engine).then_some(launches.len() as u64)
 }
 
-/// Short shape: `4096×4096×1024 bf16` (rows, columns, inner dimension) of a matrix product, preceded by the number of products if
-/// there are several, over all launches; the arithmetic and bytes of synthetic work; the smaller operand of a copy; of any other
-/// operation its largest operand, apart from a bias and its gradient.
+/// Returns a short form of an operation's size:
+/// - of a matrix product, `4096×4096×1024 bf16` (rows, columns, inner dimension), after the number of products in all launches if there
+///   are several;
+/// - of synthetic work, its arithmetic and bytes;
+/// - of a copy, the smaller operand;
+/// - of any other operation, the largest operand, apart from a bias and its gradient.
 fn size(spec: &Spec) -> String {
     let text = |[batch, m, n, k]: [u64; 4], arithmetic: Arithmetic| {
         let batch = if batch > 1 { format!("{batch} × ") } else { String::new() };

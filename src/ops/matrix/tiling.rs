@@ -65,9 +65,9 @@ const WIDE_LATENCY: f64 = 5800.0;
 /// a term takes 10 ns for tiles of 32 × 32, and 25 ns for 64 × 64.
 const UNALIGNED_LATENCY: f64 = 64.0;
 
-/// Products of rows and columns of a tile that take as long as to load a term of one row or column: from shared memory without matrix
-/// units, and element by element with rows of any alignment, where a term of tiles of 64 × 64 takes an SM 16 to 18 ns however
-/// many blocks it has (measured on an H100).
+/// Number of products of a row and a column of a tile that take as long as loading a term of one row or column. Without matrix units, a
+/// term is loaded from shared memory; with rows of any alignment, element by element: a term of tiles of 64 × 64 takes an SM 16 to 18 ns,
+/// however many blocks it has (measured on an H100).
 const PER_LOADED: f64 = 50.0;
 
 /// Number of terms of the depth that take as long as the first loads and the last stores of a block of a kernel for

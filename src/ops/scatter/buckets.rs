@@ -48,9 +48,10 @@ const HEAVY: u64 = 2;
 /// Number of parts of an item whose sums a block adds up.
 const JOINED: u64 = 16;
 
-/// Minimum number of threads that process the rows of a bucket, and maximum number of those of a row, for which sums of each warp are faster
-/// than terms grouped by row: else many of a warp's terms have the same row, or few terms share the work of grouping.
+/// Minimum number of threads that process the rows of a bucket, for which sums of each warp are faster than terms grouped by row:
+/// with fewer, many of a warp's terms have the same row.
 const MIN_SPREAD: u64 = 16;
+/// Maximum number of threads per row for which sums of each warp are faster: with more, few terms share the work of grouping.
 const MAX_RANKED_LANES: u64 = 4;
 
 /// Maximum number of positions that a thread reads at once.

@@ -174,8 +174,10 @@ impl Lists {
         self.count / self.huge() + 1
     }
 
-    /// Number of words that are set to zero first: the length of the pool in use, and the number of long and of huge lists; for each
-    /// row the length of its list and the place of its second array; and for each huge list the number of windows that are done.
+    /// Number of words that are set to zero first:
+    /// - the length of the pool in use, and the number of long and of huge lists;
+    /// - for each row, the length of its list and the place of its second array;
+    /// - for each huge list, the number of windows that are done.
     fn heads(&self) -> u64 {
         4 + 2 * self.rows + self.huges() * self.pieces()
     }

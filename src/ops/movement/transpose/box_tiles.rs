@@ -22,9 +22,11 @@ const PACK: u64 = 16;
 /// Size in bytes of a word of shared memory.
 const WORD: u64 = 4;
 
-/// Instructions per element that is gathered, and per pack that is loaded, for its address and for shifting it: machine code for sm_90 by
-/// NVRTC 13.0 of u8 [10081, 5, 25, 11] by [3, 1, 0, 2], whose threads take 183 for a pack of 16 elements, and 620 for five packs.
+/// Instructions per element that is gathered, from machine code for sm_90 by NVRTC 13.0 of u8 [10081, 5, 25, 11] by [3, 1, 0, 2],
+/// whose threads take 183 instructions for a pack of 16 elements.
 const PER_ELEMENT: f64 = 11.5;
+/// Instructions per pack that is loaded, for its address and for shifting it; from the same code, whose threads take 620
+/// instructions for five packs.
 const PER_PACK: f64 = 124.0;
 /// Instructions that an SM could issue per gathered element beyond those of the gather: neighbouring threads access every fourth bank, so that
 /// an access of a warp takes four cycles, and the instructions for it take 2.9.
