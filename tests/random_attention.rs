@@ -9,7 +9,8 @@ use crate::common::{self, doubles, effort};
 use crate::random_shapes::{File, cases};
 
 /// Options that attention has in any form.
-const OPTIONS: [&str; 5] = ["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"];
+const OPTIONS: [&str; 6] =
+    ["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive", ", softcap: 0.7"];
 
 const DTYPES: [&str; 6] = ["bf16", "f16", "f32", "f64", "bf16", "f16"];
 

@@ -7,23 +7,25 @@ from operation_case import Case, DEVICE, accumulated, shape
 
 
 def attention(dtype: str, quick: bool):
-    def scores(t, causal, window, gqa, biased):
+    def scores(t, causal, window, gqa, biased, softcap):
         k = t.k.repeat_interleave(gqa, 1)
-        found = t.q @ k.transpose(-1, -2) * t.q.shape[-1]**-0.5 + (t.b if biased else 0)
+        found = t.q @ k.transpose(-1, -2) * t.q.shape[-1]**-0.5
+        ratio = (found / softcap).tanh() if softcap else torch.zeros_like(found)
+        found = (softcap * ratio if softcap else found) + (t.b if biased else 0)
         own = torch.arange(found.shape[-2], device=DEVICE)[:, None] + found.shape[-1] - found.shape[-2]
         key = torch.arange(found.shape[-1], device=DEVICE)
         unseen = (key > own) | (key <= own - window if window else key < 0) if causal else key < 0
-        return found.masked_fill(unseen, -math.inf), k, t.v.repeat_interleave(gqa, 1)
+        return found.masked_fill(unseen, -math.inf), k, t.v.repeat_interleave(gqa, 1), 1 - ratio**2
 
     def forward(t, *options):
-        found, _, v = scores(t, *options)
+        found, _, v, _ = scores(t, *options)
         return {"o": found.softmax(-1) @ v, "l": found.logsumexp(-1)}
 
-    def backward(t, causal, window, gqa, biased):
-        found, k, v = scores(t, causal, window, gqa, biased)
+    def backward(t, causal, window, gqa, biased, softcap):
+        found, k, v, slope = scores(t, causal, window, gqa, biased, softcap)
         p, scale = (found - t.l[..., None]).exp(), t.q.shape[-1]**-0.5
         ds = p * (t.z @ v.transpose(-1, -2) - (t.o * t.z).sum(-1, keepdim=True) + t.e[..., None])
-        slopes, ds = {"ds": ds} if biased else {}, ds * scale
+        slopes, ds = {"ds": ds} if biased else {}, ds * slope * scale
         dk, dv = (x.unflatten(1, (-1, gqa)).sum(2) for x in (ds.transpose(-1, -2) @ t.q, p.transpose(-1, -2) @ t.z))
         return {"dq": ds @ k, "dk": dk, "dv": dv, **slopes}
 
@@ -31,12 +33,13 @@ def attention(dtype: str, quick: bool):
     bound = accumulated(dtype, 256) + (16 * 2.0**-9 if dtype == "bf16" else 16 * 2.0**-12 if dtype == "f16" else 0.0)
     sizes = [(1, 1, 1, 1, 1, 8), (2, 3, 2, 33, 65, 64), (1, 2, 4, 1, 700, 128), (2, 1, 1, 130, 130, 80), (1, 2, 1, 17, 40, 7)]
     for batch, shared, gqa, queries, keys, d in sizes + ([] if quick else [(4, 4, 4, 1024, 1024, 128), (1, 8, 4, 1, 16384, 128)]):
-        for causal, window, biased in ((False, 0, False), (True, 0, False), (True, 9, False), (False, 0, True), (True, 9, True)):
+        for causal, window, biased, softcap in ((False, 0, False, 0), (True, 0, False, 0), (True, 9, False, 0.3), (False, 0, True, 0), (True, 9, True, 0.2),
+                                                (False, 0, False, 0.5)):
             q, k, sums = (batch, shared * gqa, queries, d), (batch, shared, keys, d), "f64" if dtype == "f64" else "f32"
             buffers = {"q": dtype + shape(*q), "k": dtype + shape(*k), "v": dtype + shape(*k), "o": dtype + shape(*q),
                        "l": sums + shape(*q[:3])}
             buffers |= {"b": dtype + shape(shared * gqa, queries, keys)} if biased else {}
-            options, call = (causal, window, gqa, biased), f", causal: {str(causal).lower()}, window: {window}"
+            options, call = (causal, window, gqa, biased, softcap), f", causal: {str(causal).lower()}, window: {window}, softcap: {softcap}"
             bias = ", b" if biased else ""
             yield Case("attention", dtype, buffers, f"attention(q, k, v{bias}{call} -> o, l)", lambda t, o=options: forward(t, *o), bound)
             more = {"z": dtype + shape(*q), "e": sums + shape(*q[:3]), "dq": dtype + shape(*q), "dk": dtype + shape(*k), "dv": dtype + shape(*k)}

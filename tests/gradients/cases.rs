@@ -154,7 +154,7 @@ pub(super) fn cases(name: &str, seed: u64) -> Option<Case> {
             // Each query sees a key: the logarithm of no sum has no differences.
             let keys = queries + d.below(4);
             let lead = d.dims(batch);
-            let option = d.pick(&["", ", causal: true", ", causal: true, window: 2", ", scale: 0.7"]);
+            let option = d.pick(&["", ", causal: true", ", causal: true, window: 2", ", scale: 0.7", ", softcap: 0.4"]);
             let layout = d.pick(&["", ", layout: positions_first"]);
             let tensor = |heads: u64, rows: u64, size: u64| match layout {
                 "" => [lead.clone(), vec![heads, rows, size]].concat(),
@@ -177,7 +177,7 @@ pub(super) fn cases(name: &str, seed: u64) -> Option<Case> {
             let [first, second] = [(); 2].map(|()| 1 + d.below(3));
             let (first_keys, second_keys) = (first + d.below(3), second + d.below(3));
             let (queries, keys) = (first + second, first_keys + second_keys);
-            let option = d.pick(&["", ", causal: true", ", causal: true, window: 2", ", scale: 0.7"]);
+            let option = d.pick(&["", ", causal: true", ", causal: true, window: 2", ", scale: 0.7", ", softcap: 0.4"]);
             let layout = d.pick(&["", ", layout: positions_first"]);
             let tensor = |heads: u64, rows: u64, size: u64| match layout {
                 "" => vec![heads, rows, size],

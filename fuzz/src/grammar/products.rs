@@ -23,6 +23,7 @@ impl Generator<'_> {
             ", causal: true",
             ", causal: true, window: 2, deterministic: false",
             ", scale: 0.5",
+            ", softcap: 0.5",
             ", algorithm: naive",
             ", algorithm: fused",
         ]);

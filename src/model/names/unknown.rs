@@ -47,7 +47,7 @@ const WORDS: [(&[&str], &str); 12] = [
 ];
 
 /// Options of other tools, and the option to write instead.
-const OPTIONS: [(&[&str], &str); 21] = [
+const OPTIONS: [(&[&str], &str); 22] = [
     (&["code", "src", "text", "body"], "source"),
     (&["trans_a", "transa", "transA", "adjoint_a"], "transpose_a"),
     (&["trans_b", "transb", "transB", "adjoint_b"], "transpose_b"),
@@ -69,6 +69,7 @@ const OPTIONS: [(&[&str], &str); 21] = [
     (&["softmax_scale", "sm_scale", "scaling"], "scale"),
     (&["is_causal", "tril", "causal_mask", "lower_triangular"], "causal"),
     (&["window_size", "sliding_window"], "window"),
+    (&["soft_cap", "logit_softcapping", "attn_logit_softcapping", "logits_soft_cap"], "softcap"),
 ];
 
 /// Names of inputs in other tools, and the input's name here.

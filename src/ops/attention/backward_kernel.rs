@@ -155,7 +155,9 @@ impl BackwardPartition {
         let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && spec.attrs.word("algorithm") != NAIVE;
         let widest = shape.size.max(shape.value_size);
         let columns = if widest <= 64 { 64 } else { 32 };
-        let tiles = narrow && widest <= LARGEST_TILE;
+        // Tiles compute the derivative of a soft cap from the weight, which a bias has changed.
+        let biased_cap = shape.softcap > 0.0 && input(spec, BIAS).is_some();
+        let tiles = narrow && widest <= LARGEST_TILE && !biased_cap;
         let widths = [shape.size, shape.value_size].map(whole_tiles);
         // Kernels do not depend on lengths that the text determines.
         let unknown = Shape { lengths: None, ..shape.clone() };
@@ -360,7 +362,7 @@ impl BackwardPartition {
             sequences_text::definitions(spec),
             c_type(spec.inputs[0].dtype),
             c_type(compute),
-            bias_text::definitions(spec, bias_pack(spec)),
+            bias_text::definitions(spec, bias_pack(spec)) + &softcap_text::definitions(spec),
             self.shape.causal,
         )
     }

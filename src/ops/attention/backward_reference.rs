@@ -88,12 +88,14 @@ fn of_shared(
             if bias == f64::NEG_INFINITY {
                 continue;
             }
-            let score = shape.scale * dot(q, of_k) + bias;
+            let [without_bias, of_product] = shape.capped(shape.scale * dot(q, of_k));
+            let score = without_bias + bias;
             let weight = (score - lse).exp();
             let product = dot(dy, of_v);
             let slope = if weight == 0.0 { 0.0 } else { weight * (product - delta) };
-            add(&mut values[0][row * size..], of_k, shape.scale * slope);
-            add(&mut values[1][key * size..], q, shape.scale * slope);
+            let factor = shape.scale * of_product;
+            add(&mut values[0][row * size..], of_k, factor * slope);
+            add(&mut values[1][key * size..], q, factor * slope);
             add(&mut values[2][key * value_size..], dy, weight);
             if let Some(of_score) = values[3].get_mut(row * keys + key) {
                 *of_score = slope;
@@ -102,7 +104,8 @@ fn of_shared(
                 continue;
             }
             let unit = errors.unit;
-            let moved = errors.of_weight(score - lse, own_q * errors.lengths[key] + bias.abs(), score, lse);
+            let of_argument = errors.of_argument(own_q * errors.lengths[key] + bias.abs(), score, lse);
+            let moved = errors.of_weight(score - lse, of_argument);
             let off = terms * unit * own_dy * lengths[key] + 2.0 * unit * (product.abs() + delta.abs()) + off_delta;
             // Roundings of a sum over rows, and of the 16-bit factor.
             let count = (keys.max(group * queries)) as f64 / 4.0 + 16.0;
@@ -110,8 +113,10 @@ fn of_shared(
             let least = errors.rounded[1] + errors.precision.smallest();
             let of_weight = moved + weight * rounded + least;
             let exact = moved * (product - delta).abs() + off * (weight + moved);
-            let of_slope = exact + slope.abs() * rounded + least;
-            let fits = errors.fits(weight + of_weight) && errors.fits(slope.abs() + of_slope);
+            let off_cap = errors.of_cap_slope(of_argument);
+            let change = (slope * of_product).abs();
+            let of_slope = exact * (of_product + off_cap) + slope.abs() * off_cap + change * rounded + least;
+            let fits = errors.fits(weight + of_weight) && errors.fits(change + of_slope);
             let [of_weight, of_slope] = [of_weight, of_slope].map(|error| if fits { error } else { f64::INFINITY });
             add_sizes(&mut radii[0][row * size..], of_k, shape.scale * of_slope);
             add_sizes(&mut radii[1][key * size..], q, shape.scale * of_slope);

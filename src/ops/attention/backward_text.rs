@@ -218,6 +218,9 @@ pub const TILES: &str = r#"#if WARPGROUPS
       EACH_TILE(n, NT) EACH_TILE(i, 4) {
         u32 place = n * 16 + lane_column(i);
         f32 log = KEYS ? logs[place] : own_log[m][h], score = weight[m][n].at[h][i] * (BIAS ? 1 : scale_log2);
+#if SOFTCAP
+        score = capped(score, CAP_LOG2);
+#endif
 #if BIAS
         // The query may attend to no key; its `lse` is then the lowest number too.
         f32 p = score == LOWEST ? 0 : exp2_fast(score - log);
@@ -237,13 +240,16 @@ pub const TILES: &str = r#"#if WARPGROUPS
       }
     }
   };
-  // Replaces products of gradients and values by gradients of scores.
-  auto incline = [&](u32 head, u32 start, const f32* deltas) {
+  // Replaces products of gradients and values by gradients of scores. The logarithm of a weight gives back the capped score.
+  auto incline = [&](u32 head, u32 start, const f32* deltas, const f32* logs) {
     EACH_ROW {
       EACH_TILE(n, NT) EACH_TILE(i, 4) {
         u32 place = n * 16 + lane_column(i);
         f32 less = KEYS ? deltas[place] : own_delta[m][h], p = weight[m][n].at[h][i];
         slope[m][n].at[h][i] = p == 0 ? 0 : p * (slope[m][n].at[h][i] - less);
+#if SOFTCAP
+        if (p != 0) slope[m][n].at[h][i] *= capped_slope(log2f(p) + (KEYS ? logs[place] : own_log[m][h]), CAP_LOG2);
+#endif
       }
 #if SLOPES
       u32 row = first_row + own_row + m * 16 + lane_row(h);
@@ -322,7 +328,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
 #endif
     multiply_wait<KEYS>();
     settled(slope[0]);
-    incline(own_head, own, deltas + stage * BN);
+    incline(own_head, own, deltas + stage * BN, logs + stage * BN);
     EACH_TILE(c, NT) inclines[c] = left_of<T>(slope[0][c]);
     multiply_begin();
     EACH_TILE(c, NT) products_of(sum1[0], inclines[c], behind(of_other1, c * (16 * 64)), true);
@@ -370,7 +376,7 @@ pub const TILES: &str = r#"#if WARPGROUPS
       }
     }
     weigh(head, start, logs);
-    incline(head, start, deltas);
+    incline(head, start, deltas, logs);
     EACH_TILE(c, NT) {
       Factor factor[MT];
       if (KEYS) {
@@ -476,7 +482,8 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
     }
     i64 log = KEYS ? place_of_other(s_lse, other, queries) : place_of_own(s_lse, row);
     i64 less = KEYS ? place_of_other(s_delta, other, queries) : place_of_own(s_delta, row);
-    score *= scale;
+    score = capped(score * scale, C(CAP));
+    C of_product = capped_slope(score, C(CAP));
 #if BIAS
     score += load<C>(bias[OF_SCORE(s_bias, other / queries, row, KEYS ? query : other)]);
     // The query may attend to no key; its `lse` is then the lowest number too.
@@ -488,7 +495,7 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
 #if SLOPES
     if (lane == 0) store<C>(slopes[OF_SCORE(s_slopes, 0, row, other)], change);
 #endif
-    EACH_OF(e, EACH_Q) sum1[e] += change * theirs1[e];
+    EACH_OF(e, EACH_Q) sum1[e] += change * of_product * theirs1[e];
     EACH_OF(e, EACH_V) sum2[e] += p * theirs2[e];
   }
   auto* to1 = out1 + place_of_own(s_out1, row);

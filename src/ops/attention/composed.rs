@@ -524,7 +524,7 @@ impl<'a> Composed<'a> {
         let before = format!(
             "{}#define PAGED 0\n#define RAGGED 0\ntypedef {} T;\ntypedef {} C;\n#define THREADS {threads}\n#define OPERANDS {}\n\
              #define GROUP {}\n#define BY_QUERY {}\n#define CAUSAL {}\n#define BIAS {}\n#define DLSE {}\n#define SLOPES {}\n\
-             #define PARTS {}\n{places}{}{}",
+             #define PARTS {}\n{places}{}{}{}",
             bounds(threads as u32),
             c_type(self.factors()),
             c_type(self.sums()),
@@ -536,6 +536,7 @@ impl<'a> Composed<'a> {
             has(DLSE),
             has("slopes"),
             self.parts_of_a_weight(),
+            softcap_text::definitions(self.spec),
             super::text::PLACES,
             text::FUNCTIONS,
         );

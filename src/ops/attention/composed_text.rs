@@ -55,8 +55,9 @@ pub const ROW: &str = r#"  u64 number = blockIdx.x;
   u32 from = first_key(query, queries, keys, window), to = last_key(query, queries, keys);
   const C* scores = (const C*)workspace + number * columns;
   T* weights = (T*)(workspace + weights_at) + number * columns * PARTS;
+  auto without_bias = [&](u32 key) { return capped(scores[key] * scale, C(CAP)); };
   auto score = [&](u32 key) {
-    C value = scores[key] * scale;
+    C value = without_bias(key);
 #if BIAS
     value += load<C>(bias[(i64)key * s_bias.element]);
 #endif
@@ -124,8 +125,9 @@ pub const SLOPES: &str = r#"  o += at[at_o] + member * s_o.head + place_of_row(s
 #if SLOPES
     if (key < keys) store<C>(slopes[(i64)key * s_slopes.element], slope);
 #endif
+    C of_product = slope * capped_slope(without_bias(key), C(CAP)) * scale;
     store_factor(weights, columns, key, weight);
-    store_factor(gradients, columns, key, slope * scale);
+    store_factor(gradients, columns, key, of_product);
   }
 "#;
 

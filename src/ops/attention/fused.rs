@@ -32,6 +32,10 @@ impl FusedAttention {
         if !may_take(spec) || widest > LARGEST_HEAD || shape.pairs() == 0.0 || shape.value_size == 0 {
             return None;
         }
+        // The library is not asked for soft caps.
+        if shape.softcap > 0.0 {
+            return None;
+        }
         // Queries before the first key attend to nothing, and the library does not define their result.
         if shape.causal && shape.queries > shape.keys {
             return None;

@@ -192,12 +192,13 @@ impl ForwardPartition {
         let pairs = shape.pairs();
         let elements = (shape.size + shape.value_size) as f64;
         let mut multiplied = 0.0;
+        let [of_cap, special_of_cap] = softcap_text::cost(spec);
         let (instructions, share, matrix) = match &self.tiles {
             Some(tiles) => {
                 let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
                 let of_shared = (tiles.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
                 let of_block = Cost::WHOLE_UNIT.div_ceil(tiles.resident() as u32);
-                let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
+                let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 } + of_cap;
                 let scores = self.scores(tiles);
                 let rate = if tiles.wide { tiles.wide_rate() } else { RATE };
                 multiplied = 2.0 * scores * (tiles.width + tiles.value_width) as f64 / rate;
@@ -206,12 +207,12 @@ impl ForwardPartition {
                 ((of_a_score + rescaled) * scores, of_shared.min(Cost::WHOLE_UNIT).max(of_block), Some(arithmetic))
             }
             // Each thread multiplies its elements; shuffles sum the results over 32 threads. Every row reads the keys and values.
-            None => (pairs * (elements + WARP as f64 * 16.0), share(THREADS), None),
+            None => (pairs * (elements + WARP as f64 * (16.0 + of_cap)), share(THREADS), None),
         };
         Cost {
             flops: 2.0 * pairs * elements,
             instructions,
-            special: pairs,
+            special: (1.0 + special_of_cap) * pairs,
             read: self.read(spec),
             reread: match self.tiles {
                 Some(_) => bias_again(spec, pairs),
@@ -407,7 +408,7 @@ impl ForwardPartition {
             5 + if self.shape.page.is_some() { 2 } else { u64::from(has_bias) },
             self.together,
             self.shape.causal,
-            bias_text::definitions(spec, if self.is_wide() { 0 } else { bias_pack(spec) }),
+            bias_text::definitions(spec, if self.is_wide() { 0 } else { bias_pack(spec) }) + &softcap_text::definitions(spec),
         )
     }
 

@@ -18,6 +18,7 @@ mod reference;
 mod rows_text;
 mod sequences_text;
 mod shape;
+mod softcap_text;
 mod text;
 mod tiles;
 mod wide_text;
@@ -255,6 +256,10 @@ impl Operation for Attention {
     }
 
     fn implementation(&self, spec: &Spec) -> Option<&'static str> {
+        let is_in_library = matches!(self, Attention::Forward | Attention::Backward | Attention::BiasedBackward);
+        if is_in_library && spec.attrs.number(SOFTCAP) > 0.0 && fused::may_take(spec) {
+            return Some("kernels of aorta, since the library is not asked for soft caps");
+        }
         (input(spec, BIAS).is_some() && fused::may_take(spec) && FusedAttention::of(spec).is_none()).then_some(match self {
             Attention::BiasedBackward if spec.outputs.len() > 3 || input(spec, DLSE).is_some() => {
                 "kernels of aorta, since the library is not asked for gradients of biased scores, and does not use those of `lse`"
@@ -294,6 +299,9 @@ const FUSED: &str = "fused";
 /// Value of the option `algorithm` for the kernel without matrix units.
 const NAIVE: &str = "naive";
 
+/// Name of the option that limits scores.
+const SOFTCAP: &str = "softcap";
+
 /// Name of the option that requires sums in a fixed order.
 const DETERMINISTIC: &str = "deterministic";
 
@@ -327,6 +335,11 @@ const OPTIONS: &[OptionSpec] = &[
         0.0,
         "scaling factor of the products; 0 (the default) means `1 / sqrt(d)`, where d is the head dimension",
     ),
+    OptionSpec::number(
+        SOFTCAP,
+        0.0,
+        "soft cap: a score `s` becomes `softcap · tanh(s / softcap)` before the bias is added; 0 (the default) for none",
+    ),
 ];
 
 #[cfg(test)]
@@ -343,7 +356,7 @@ mod tests {
             let attrs =
                 [("layout", Attr::Word("heads_first")), ("algorithm", Attr::Word(AUTO)), ("scale", Attr::number(0.0))];
             let more = [("causal", Attr::Bool(false)), ("window", Attr::Int(0)), (DETERMINISTIC, Attr::Bool(true))];
-            let attrs = Attrs::of([attrs.as_slice(), more.as_slice()].concat());
+            let attrs = Attrs::of([attrs.as_slice(), more.as_slice(), &[(SOFTCAP, Attr::number(0.0))]].concat());
             Spec::new(&Attention::Forward, attrs, vec![q, k, k], vec![q, lse])
         };
         let mut stores = [false; 2];

@@ -110,7 +110,8 @@ fn of_a_head(
         let seen = all_seen[query].clone();
         scores.clear();
         let of_score = |key: usize| bias.map_or(0.0, |bias| bias.of_score(head, query, key));
-        scores.extend(seen.clone().map(|key| shape.scale * dot(own, &k[key * size..][..size]) + of_score(key)));
+        let product = |key: usize| shape.scale * dot(own, &k[key * size..][..size]);
+        scores.extend(seen.clone().map(|key| shape.capped(product(key))[0] + of_score(key)));
         let top = scores
             .iter()
             .fold(f64::NEG_INFINITY, |top, score| if *score > top || score.is_nan() { *score } else { top });
@@ -185,13 +186,27 @@ impl Errors<'_> {
         }
     }
 
-    /// Returns the largest error of a weight that results from rounding its exponential and the argument of the
-    /// exponential, `score - less`. `logarithm` is the logarithm of the weight. `size` is the product of the lengths of
-    /// query and key and the scale, plus the magnitude of the bias.
-    pub fn of_weight(&self, logarithm: f64, size: f64, score: f64, less: f64) -> f64 {
+    /// Returns the largest error of the argument of an exponential, `score - less`. `size` is the product of the lengths of query and key
+    /// and the scale, plus the magnitude of the bias. A soft cap does not increase the error of its argument, and adds its own.
+    pub fn of_argument(&self, size: f64, score: f64, less: f64) -> f64 {
         // A matrix unit sums a few products before it rounds, and truncates sums.
         let terms = self.shape.size as f64 / 2.0 + 8.0;
-        let off = terms * self.unit * size + 4.0 * self.unit * (score.abs() + less.abs());
+        let of_cap = if self.shape.softcap > 0.0 { FUNCTION * self.unit * self.shape.softcap.min(size) } else { 0.0 };
+        terms * self.unit * size + 4.0 * self.unit * (score.abs() + less.abs()) + of_cap
+    }
+
+    /// Returns the largest error of a soft cap's derivative. A device may compute it from the logarithm of the weight, whose error is that of the
+    /// exponential and of its argument, `off`.
+    pub fn of_cap_slope(&self, off: f64) -> f64 {
+        match self.shape.softcap {
+            0.0 => 0.0,
+            cap => (4.0 * (off + FUNCTION * self.unit) / cap).min(1.0) + FUNCTION * self.unit,
+        }
+    }
+
+    /// Returns the largest error of a weight that results from rounding its exponential and the argument of the
+    /// exponential, `off`. `logarithm` is the logarithm of the weight.
+    pub fn of_weight(&self, logarithm: f64, off: f64) -> f64 {
         let weight = logarithm.exp();
         // A large error of the argument is applied inside the exponential, because multiplying it by a weight of zero
         // would give NaN.
@@ -238,7 +253,8 @@ impl Errors<'_> {
                 }
                 return unknown();
             }
-            let off = self.of_weight(score - lse, own * self.lengths[key] + bias.abs(), *score, top);
+            let off = self.of_argument(own * self.lengths[key] + bias.abs(), *score, top);
+            let off = self.of_weight(score - lse, off);
             moved += off;
             // Before the division by the sum, the largest weight is 1.
             let each =

@@ -47,7 +47,7 @@ pub const ROWS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
       if (of_k && e * 32 + lane < d) score += mine[e] * load<C>(of_k[(i64)(e * 32 + lane) * sk.element]);
 #pragma unroll
     for (int mask = 16; mask > 0; mask /= 2) score += SHUFFLE_XOR(score, mask);
-    score *= scale;
+    score = capped(score * scale, C(CAP));
 #if BIAS
     score += load<C>(bias[(i64)key * sb.element]);
 #endif

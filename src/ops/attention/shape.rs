@@ -77,6 +77,8 @@ pub struct Shape {
     pub window: u64,
     /// Factor of the products of queries and keys.
     pub scale: f64,
+    /// Bound that scores approach; 0 without.
+    pub softcap: f64,
 }
 
 impl Shape {
@@ -105,7 +107,17 @@ impl Shape {
             causal: spec.attrs.bool("causal"),
             window: spec.attrs.int("window") as u64,
             scale: if scale > 0.0 { scale } else { 1.0 / (size.max(1) as f64).sqrt() },
+            softcap: spec.attrs.number(SOFTCAP),
         }
+    }
+
+    /// Returns the score of the scaled product of a query and a key, without its bias, and the score's derivative.
+    pub fn capped(&self, product: f64) -> [f64; 2] {
+        if self.softcap == 0.0 {
+            return [product, 1.0];
+        }
+        let ratio = (product / self.softcap).tanh();
+        [self.softcap * ratio, 1.0 - ratio * ratio]
     }
 
     /// Returns the offset of a head's first element in a tensor without gaps, and the stride of its positions, in
@@ -338,6 +350,7 @@ mod tests {
                 causal: true,
                 window,
                 scale: 1.0,
+                softcap: 0.0,
             };
             let seen: u64 = (0..queries).map(|query| shape.seen(query)).map(|range| range.end - range.start).sum();
             assert_eq!(shape.pairs(), (12 * seen) as f64, "{queries} queries, {keys} keys, window {window}");

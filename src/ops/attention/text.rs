@@ -137,7 +137,9 @@ pub const RANGE: &str = r#"  // Blocks start with the last queries: with a causa
   SEQUENCE
 #if BIAS
   bias += at[5];
-  // The products are scaled before the bias is added.
+#endif
+#if BIAS || SOFTCAP
+  // The products are scaled before the cap limits them and the bias is added.
   const f32 of_products = scale;
   scale = 1;
 #endif
@@ -177,14 +179,15 @@ pub const RANGE: &str = r#"  // Blocks start with the last queries: with a causa
     tile_bias.copy<MT * 16>(row, start + own_key, keys, sb.element);
   };
 #endif
-  // Adds the bias and masks the scores of keys that a row does not attend to.
+  // Limits scores by the cap, adds the bias, and masks the scores of keys that a row does not attend to.
   auto mask = [&](u32 start) {
 #if BIAS_COPIED
     loads_pending<STAGES - 1>();
     WARP_BARRIER;
     EACH_ROW EACH_TILE(n, NT) EACH_TILE(j, 2) {
       Pack<BiasType, 2> two = *(const Pack<BiasType, 2>*)tile_bias.element(m * 16 + lane_row(h), n * 16 + lane_column(2 * j));
-      EACH_TILE(i, 2) score[m][n].at[h][2 * j + i] = score[m][n].at[h][2 * j + i] * of_products + load<f32>(two.at[i]) * LOG2_E;
+      EACH_TILE(i, 2)
+        score[m][n].at[h][2 * j + i] = capped(score[m][n].at[h][2 * j + i] * of_products, CAP_LOG2) + load<f32>(two.at[i]) * LOG2_E;
     }
     load_bias(start + BN);
     loads_issued();
@@ -196,9 +199,12 @@ pub const RANGE: &str = r#"  // Blocks start with the last queries: with a causa
         u32 key = start + own_key + n * 16 + lane_column(i);
         // A condition on each load would make a thread wait for one after the other.
         f32 own = load<f32>(of_row[(i64)(key < keys ? key : keys - 1) * sb.element]);
-        score[m][n].at[h][i] = score[m][n].at[h][i] * of_products + own * LOG2_E;
+        score[m][n].at[h][i] = capped(score[m][n].at[h][i] * of_products, CAP_LOG2) + own * LOG2_E;
       }
     }
+#elif SOFTCAP
+    EACH_ROW EACH_TILE(n, NT) EACH_TILE(i, 4)
+      score[m][n].at[h][i] = capped(score[m][n].at[h][i] * of_products, CAP_LOG2);
 #endif
     if (start + BN <= full_high && start >= full_low) return;
     EACH_ROW {

@@ -44,6 +44,7 @@ pub fn attention(rule: &mut Backward) -> Result<(), NoRule> {
         ("algorithm", Attr::Word(attrs.word("algorithm"))),
         ("deterministic", Attr::Bool(attrs.bool("deterministic"))),
         ("scale", Attr::number(attrs.number("scale"))),
+        ("softcap", Attr::number(attrs.number("softcap"))),
     ];
     let name = match (is_ragged, is_biased) {
         (true, _) => "ragged_attention_backward",

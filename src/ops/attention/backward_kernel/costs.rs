@@ -60,10 +60,11 @@ impl BackwardPartition {
         let scores = each * (grid * BLOCK_ROWS * HOPPER_COLUMNS) as f64;
         // A bias that warps do not copy beforehand makes each tile wait.
         let waits_for_bias = has_bias.is_some() && self.bias == 0;
+        let [of_cap, special_of_cap] = softcap_text::cost(spec);
         let both = Cost {
             flops: PRODUCTS * self.shape.pairs() * (self.shape.size + self.shape.value_size) as f64,
-            instructions: (PER_SCORE + if has_bias.is_some() { PER_BIAS } else { 0.0 }) * scores,
-            special: 2.0 * self.shape.pairs(),
+            instructions: (PER_SCORE + if has_bias.is_some() { PER_BIAS } else { 0.0 } + of_cap) * scores,
+            special: 2.0 * (1.0 + special_of_cap) * self.shape.pairs(),
             read: of(bytes(&[0, 1, 2, 5]) + has_bias.map_or(0, |place| bytes(&[place]))),
             written: of(results(false) + results(true)),
             scratch: of(parts),

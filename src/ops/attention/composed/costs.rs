@@ -69,13 +69,14 @@ impl Composed<'_> {
             }
         };
         let scores = blocks * keys;
+        let [of_cap, special_of_cap] = softcap_text::cost(self.spec);
         let stored = match self.gathered {
             Gathered::Parts => (written / self.factors().size()) as f64 * PER_PART,
             _ => 0.0,
         };
         Cost {
-            instructions: (PER_WEIGHT + stored) * scores as f64 + PER_THREAD * (blocks * threads) as f64,
-            special: scores as f64,
+            instructions: (PER_WEIGHT + of_cap + stored) * scores as f64 + PER_THREAD * (blocks * threads) as f64,
+            special: (1.0 + special_of_cap) * scores as f64,
             waits: (passes * keys.div_ceil(threads * AHEAD)) as f64,
             exchanges: if &*kernel.source.name == "attention_weights" { 2.0 } else { 1.0 },
             ..copied(scores * read, scores * written)
@@ -113,13 +114,14 @@ impl Composed<'_> {
         let (products, passes) = if self.is_backward() { (5.0, 2) } else { (2.0, 1) };
         let sizes = (shape.size + shape.value_size) as f64 / 2.0;
         let of_a_bias = if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 };
+        let [of_cap, special_of_cap] = softcap_text::cost(spec);
         let units = self.members() * self.units.dims.iter().product::<u64>();
         let flops = |scores: f64| 2.0 * products * scores * sizes;
         let of_parts = if self.gathered == Gathered::Parts { parts::OF_A_ROW as f64 } else { 1.0 };
         Cost {
             flops: flops(shape.pairs()),
-            instructions: passes as f64 * (PER_SCORE + of_a_bias) * scores,
-            special: passes as f64 * scores,
+            instructions: passes as f64 * (PER_SCORE + of_a_bias + of_cap) * scores,
+            special: passes as f64 * (1.0 + special_of_cap) * scores,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
             scratch: Traffic::of(Space::Device, self.scratch_of_a_unit() * units),
