@@ -4,6 +4,7 @@ mod align;
 mod aligned;
 mod check;
 mod epilogue;
+mod folded;
 mod gated;
 mod grouped;
 mod parts;
@@ -20,6 +21,7 @@ use crate::ops::call::error;
 use aligned::Aligned;
 pub use check::{MISSES, product_radii};
 pub use epilogue::{Added, Finish, Function, epilogue_of};
+use folded::folded;
 pub use gated::Gate;
 pub use grouped::GroupedGemm;
 use parts::Parts;
@@ -213,6 +215,7 @@ impl Operation for Gemm {
         if let Some(gate) = self.gate(spec) {
             return gate.cost(spec, self.cost(&gate.sums(spec)));
         }
+        let spec = &*folded(spec);
         if short::applies(spec) {
             return short::cost(spec);
         }
@@ -258,6 +261,7 @@ impl Operation for Gemm {
 
     /// Returns the costs of the products, which are equal, and of the kernel after them; none without such a kernel.
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        let spec = &*folded(spec);
         let finish = Finish::of(spec);
         match thin::costs(spec) {
             _ if self.gate(spec).is_some() || short::applies(spec) => return Vec::new(),
@@ -334,6 +338,7 @@ impl Operation for Gemm {
         if let Some(gate) = self.gate(spec) {
             return gate.launch(spec, self.launch(&gate.sums(spec)));
         }
+        let spec = &*folded(spec);
         if short::applies(spec) {
             return vec![short::launch(spec)];
         }
@@ -353,6 +358,7 @@ impl Operation for Gemm {
         if let Some(gate) = self.gate(spec) {
             return Some(gate.launch(spec, self.sparing_launch(&gate.sums(spec))?));
         }
+        let spec = &*folded(spec);
         if short::applies(spec) || thin::applies(spec) {
             return None;
         }
@@ -372,6 +378,7 @@ impl Operation for Gemm {
         if self.gate(spec).is_some() {
             return Some(gated::IMPLEMENTATION);
         }
+        let spec = &*folded(spec);
         match (Finish::of(spec).has_epilogue(), library_epilogue(spec)) {
             (false, _) if short::applies(spec) => Some("a generated kernel computes the short product"),
             (true, _) if short::applies(spec) => Some("one generated kernel computes the short product and its epilogue"),
