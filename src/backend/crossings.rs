@@ -12,7 +12,7 @@ use crate::ops::{Launch, Peer, Sent};
 /// Maximum number of copies that share a synchronization. Each copy is compared with all earlier ones of its batch.
 const MAX_CROSSINGS: usize = 256;
 
-/// Whether consecutive copies share a synchronization.
+/// Rule by which consecutive copies synchronize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncSharing {
     /// Consecutive copies share a synchronization where [`Crossings::needs`] permits it.
@@ -113,9 +113,11 @@ fn batches(image: &Image) -> BTreeMap<u32, u32> {
 
 /// Consecutive copies that can share a synchronization, from the view of one of their ranks.
 struct CopyBatch {
-    /// Index of the last copy's operation, and number of the last copy.
+    /// Index of the last copy's operation in the image.
     number: u32,
+    /// Number of the last copy.
     last: u32,
+    /// Number of copies.
     count: usize,
     /// Ranges of this rank's device memory that its own operations read and write, in bytes.
     used: Vec<Range<u64>>,
@@ -139,7 +141,7 @@ impl CopyBatch {
         batch
     }
 
-    /// Whether the copy `next` may join the batch without synchronization in between. Its data may then arrive before
+    /// True if the copy `next` may join the batch without synchronization in between. Its data may then arrive before
     /// earlier copies run, and theirs after it has run. Writes of one rank stay in order.
     fn allows(&self, next: &CopyBatch) -> bool {
         let apart = |a: &Range<u64>, b: &Range<u64>| a.end <= b.start || b.end <= a.start;

@@ -14,7 +14,7 @@ use super::system::leave;
 const FAILED: u8 = 4;
 
 thread_local! {
-    /// Whether this thread handles failed allocations itself.
+    /// True if this thread handles failed allocations itself.
     static MAY_FAIL: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -1,4 +1,4 @@
-//! Named ranges for profilers: NVTX for NVIDIA's, rocTX for AMD's. Nothing is linked.
+//! Named ranges for profilers: NVTX for NVIDIA's, ROCTx for AMD's. Nothing is linked.
 //!
 //! Since version 3, NVTX consists of C headers only. They load the library that a profiler names, pass it a table of
 //! empty function slots, and call the functions that the library stores there. This module implements that protocol.
@@ -67,7 +67,7 @@ impl Ranges {
     }
 }
 
-/// Functions of rocTX; `None` if the library is missing. The version that current profilers use is tried first.
+/// Functions of ROCTx; `None` if the library is missing. The version that current profilers use is tried first.
 fn roctx(paths: &SearchPaths) -> Option<(Push, Pop)> {
     let names = ["librocprofiler-sdk-roctx.so.1", "librocprofiler-sdk-roctx.so", "libroctx64.so.4", "libroctx64.so"];
     let opened = paths.open(&names.map(str::to_owned)).ok()?;

@@ -116,7 +116,7 @@ fn opened(name: &str) -> io::Result<File> {
     Ok(open(folder().join(name), how, Mode::empty())?.into())
 }
 
-/// Whether only processes of this user can have created and can change a file, which has at most one name.
+/// True if only processes of this user can have created and can change a file, which has at most one name.
 fn is_own(found: &Metadata) -> bool {
     found.is_file() && system::is_own(found, 0o077) && found.nlink() <= 1
 }

@@ -36,7 +36,7 @@ pub fn user_id() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Whether a file or folder belongs to this user, and group and others have none of the rights in `mode`, such as
+/// True if a file or folder belongs to this user, and group and others have none of the rights in `mode`, such as
 /// `0o077`.
 pub fn is_own(about: &std::fs::Metadata, mode: u32) -> bool {
     about.uid() == user_id() && about.mode() & mode == 0

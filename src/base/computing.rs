@@ -19,7 +19,7 @@ pub fn compute<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether a thread of this process is in [`compute`].
+/// True if a thread of this process is in [`compute`].
 pub fn is_under_way() -> bool {
     UNDER_WAY.load(Ordering::Relaxed) > 0
 }

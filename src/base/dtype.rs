@@ -36,12 +36,12 @@ impl DType {
         }
     }
 
-    /// Whether the type is a floating-point type.
+    /// True if the type is a floating-point type.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16) || self.is_float8()
     }
 
-    /// Whether the type is a floating-point type of 8 bits.
+    /// True if the type is a floating-point type of 8 bits.
     pub fn is_float8(self) -> bool {
         matches!(self, DType::E4M3 | DType::E5M2)
     }

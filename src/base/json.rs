@@ -74,7 +74,7 @@ pub fn line(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("a value holds nothing that JSON cannot") + "\n"
 }
 
-/// Whether a text of the JSON may contain a line feed, which is always escaped there.
+/// True if a text of the JSON may contain a line feed, which is always escaped there.
 fn has_line_feed(json: &[u8]) -> bool {
     let is_escape = |at: usize| {
         let behind = &json[at + 1..];

@@ -1,7 +1,7 @@
 //! Starts threads only if there is enough memory for them to begin.
 //!
 //! The system may allocate a thread's stack and then have no memory left for the few hundred bytes that the C library
-//! needs at the thread's begin; the C library then ends the process. Therefore threads are started one at a time, and
+//! needs at the thread's start; the C library then ends the process. Therefore threads are started one at a time, and
 //! only while more memory than the stack is available.
 
 use std::io;

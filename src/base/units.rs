@@ -32,7 +32,7 @@ pub struct Rate<'a>(pub f64, pub &'a str);
 pub struct NamedCount<'a>(pub f64, pub &'a str);
 
 impl Bytes {
-    /// Whether the amount is zero.
+    /// True if the amount is zero.
     pub fn is_zero(&self) -> bool {
         self.0 == 0
     }
@@ -288,7 +288,7 @@ impl Dimension {
         }
     }
 
-    /// Whether values can be expressed in a unit of that dimension. A plain number may count bytes or operations.
+    /// True if values can be expressed in a unit of that dimension. A plain number may count bytes or operations.
     pub fn fits(self, unit: Dimension) -> bool {
         self == unit || (self.time == unit.time && self.bytes == 0 && self.flops == 0)
     }

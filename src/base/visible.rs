@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer};
 
-/// Whether a terminal, a log or an editor may interpret the character or hide it: control characters other than line
+/// True if a terminal, a log or an editor may interpret the character or hide it: control characters other than line
 /// feed and tab, direction marks, and zero-width characters.
 pub fn is_hidden(letter: char) -> bool {
     match letter {

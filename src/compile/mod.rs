@@ -86,7 +86,7 @@ impl Default for CompileOptions<'_> {
 pub struct Compiled {
     /// Name of the text, as the caller gave it.
     pub name: String,
-    /// As [`Parsed::sha256`].
+    /// SHA-256 of the text, as in [`Parsed::sha256`].
     pub sha256: String,
     pub ast: Arc<Ast>,
     /// Name of the preset that was used; `None` for the file's defaults.

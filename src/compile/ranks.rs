@@ -10,9 +10,9 @@ use crate::syntax::ast::{Block, Call, DeclKind, StmtKind};
 /// Number of ranks that the caller requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RankCount {
-    /// This number of ranks; 0 counts as 1.
+    /// The given number of ranks; 0 counts as 1.
     Exactly(u32),
-    /// This number of ranks if the file has collectives or copies to other ranks, otherwise one.
+    /// The given number of ranks if the file has collectives or copies to other ranks, otherwise one.
     IfCommunicating(u32),
 }
 

@@ -85,7 +85,7 @@ choices! {
         End = "end",
     }
 
-    /// Whether the gate holds each iteration until the host has issued it.
+    /// Use of the gate, which holds each iteration until the host has issued it.
     GateSetting {
         /// Whenever possible
         Auto = "auto",

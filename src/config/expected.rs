@@ -117,7 +117,7 @@ pub struct NormalRange {
     /// Arithmetic of a matrix product: `f64`, `f32`, `tf32`, `f16`, `bf16`, `f8`, `i8`.
     pub arithmetic: Option<String>,
     pub direction: Option<CopyDirection>,
-    /// Whether a copy's host memory is pageable.
+    /// True if a copy's host memory is pageable.
     pub pageable: Option<bool>,
     /// Bytes that the operation moves.
     #[serde(default)]
@@ -182,7 +182,7 @@ impl Expected {
         })
     }
 
-    /// Whether the ranges are for devices of this name.
+    /// True if the ranges are for devices of this name.
     pub fn is_about(&self, device: &str) -> bool {
         self.devices.iter().any(|name| name == device)
     }

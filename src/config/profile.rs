@@ -299,7 +299,7 @@ static EMBEDDED: [(&str, &str, OnceLock<Profile>); 5] = [
 ];
 
 impl Profile {
-    /// Whether thread blocks form clusters: on NVIDIA's devices of compute capability 9.0 and later.
+    /// True if thread blocks form clusters: on NVIDIA's devices of compute capability 9.0 and later.
     pub fn has_clusters(&self) -> bool {
         self.capability().is_some_and(|number| number >= 90)
     }

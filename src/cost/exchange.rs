@@ -151,7 +151,9 @@ pub fn receiver_load(from: u32, to: u32, bytes: f64, port: f64, links: &Links) -
 
 /// The ranks of a collective in one node.
 struct NodeRanks {
+    /// Number of the node.
     number: u32,
+    /// Number of ranks of the collective in the node.
     ranks: u32,
     /// Largest number of ranks of this node that share a network card.
     most_on_card: u32,

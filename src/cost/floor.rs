@@ -7,9 +7,11 @@ use crate::ops::{self, Category, Direction, Hold, Launch, Spec, Tensor};
 /// Factor by which clocks can exceed the datasheet's peak: 1.98 GHz for an H200's 1.83.
 const BOOST: f64 = 1.1;
 
-/// Factor by which caches, links and timers can exceed the profile. Operands may be in the fastest of several caches.
+/// Factor by which caches can exceed the profile. Operands may be in the fastest of several caches.
 const CACHES: f64 = 2.0;
+/// Factor by which links can exceed the profile.
 const LINKS: f64 = 1.25;
+/// Factor by which timers can exceed the profile.
 const TIMERS: f64 = 1.1;
 
 /// Lower bound for all of these operations together, in ns: the time of the busiest of the matrix units, the caches and

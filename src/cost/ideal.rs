@@ -53,7 +53,9 @@ pub struct Ideal {
     pub cache: f64,
     from_host: f64,
     to_host: f64,
+    /// Links between devices of a node.
     within: f64,
+    /// Network cards between nodes.
     across: f64,
 }
 

@@ -126,7 +126,7 @@ pub fn add_write_back(tasks: &mut [Task], replaced: f64, profile: &Profile) {
     }
 }
 
-/// Whether a launch runs on a device. Some kernels replace the work of clusters of blocks, and run only on devices
+/// True if a launch runs on a device. Some kernels replace the work of clusters of blocks, and run only on devices
 /// without clusters.
 pub fn runs(launch: &Launch, profile: &Profile) -> bool {
     !matches!(launch, Launch::Kernel(kernel) if kernel.without_clusters && profile.has_clusters())
@@ -263,7 +263,7 @@ fn first_access(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
     }
 }
 
-/// How a launch divides its work.
+/// Division of a launch's work into blocks.
 #[derive(Clone, Copy)]
 struct Grid {
     blocks: u64,

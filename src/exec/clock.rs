@@ -34,8 +34,9 @@ struct ClockSample {
     since: Nanos,
     /// Possible error of `since`.
     uncertainty: Nanos,
-    /// The host's clock before and after the stamp was recorded.
+    /// The host's clock before the stamp was recorded.
     before: Nanos,
+    /// The host's clock after the stamp was recorded.
     after: Nanos,
 }
 
@@ -58,11 +59,12 @@ impl StampWindow {
     }
 }
 
-/// The windows before and after a pass, and the time between their stamps on the device's clock.
+/// The windows of the host's clock before and after a pass.
 #[derive(Clone, Copy, Debug)]
 struct Alignment {
     before: StampWindow,
     after: StampWindow,
+    /// Time between the stamps of the two windows, on the device's clock.
     apart: Nanos,
 }
 
@@ -102,11 +104,11 @@ impl Session {
         Ok(window.map_or(ClockReadings::None, |before| ClockReadings::Device { before, since: Vec::new() }))
     }
 
-    /// Saves the begin stamp of an observed iteration, before a later iteration reuses it. The pass began at `began`.
+    /// Saves the start stamp of an observed iteration, before a later iteration reuses it. The pass began at `began`.
     ///
     /// # Errors
     ///
-    /// An error of the device, or a clock that jumped: the stamp is earlier than the begin of the pass or later than
+    /// An error of the device, or a clock that jumped: the stamp is earlier than the start of the pass or later than
     /// now.
     pub(super) fn note_begin(&mut self, clock: &mut ClockReadings, begin: u32, began: Nanos) -> Result<(), ExecError> {
         match (clock, self.lowered.clock_stamps) {

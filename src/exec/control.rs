@@ -65,7 +65,7 @@ impl Default for Control {
 }
 
 impl Control {
-    /// Whether the run must end. With several processes: whether all of them have agreed to end it.
+    /// True if the run must end; with several processes, if all of them have agreed to end it.
     pub fn stopped(&self) -> bool {
         let linked = self.linked.load(Ordering::Relaxed);
         let stopped = if linked { self.agreed.load(Ordering::Relaxed) } else { self.stop_requested() };
@@ -91,7 +91,7 @@ impl Control {
             .map_or_else(|| "interrupted".to_owned(), |stage| format!("interrupted while {stage}"))
     }
 
-    /// Whether the run has seen the request to stop. It then ends by itself and keeps all samples.
+    /// True if the run has seen the request to stop. It then ends by itself and keeps all samples.
     pub fn has_seen_stop(&self) -> bool {
         self.has_seen_stop.load(Ordering::Relaxed)
     }
@@ -105,12 +105,12 @@ impl Control {
         self.done.load(Ordering::Relaxed) + self.computed.load(Ordering::Relaxed)
     }
 
-    /// Whether this process received a request to stop.
+    /// True if this process received a request to stop.
     pub(super) fn stop_requested(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether iterations have begun. Before that, there are no results to keep.
+    /// True if iterations have begun. Before that, there are no results to keep.
     pub fn begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed)
     }
@@ -147,7 +147,7 @@ impl Control {
         };
     }
 
-    /// Whether a watchdog watches a phase.
+    /// True if a watchdog watches a phase.
     pub(super) fn is_watched(&self) -> bool {
         self.watched.load(Ordering::Relaxed) > 0
     }
@@ -159,7 +159,7 @@ impl Control {
         }
     }
 
-    /// Whether a rank has failed in this phase.
+    /// True if a rank has failed in this phase.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }

@@ -109,7 +109,7 @@ impl Session {
 struct CountingPass<'a> {
     op: OpId,
     counters: &'a mut dyn Counters,
-    /// Whether all passes are complete; the reason in words if they cannot be counted.
+    /// True if all passes are complete; an error with the reason in words if they cannot be counted.
     complete: Result<bool, String>,
 }
 

@@ -82,7 +82,7 @@ pub struct Issued {
     pub under_way: u64,
     /// Index of the next iteration in the period.
     pub period_index: u64,
-    /// The begin stamp of the next iteration, as an index into the ring of stamps.
+    /// The start stamp of the next iteration, as an index into the ring of stamps.
     pub next_stamp: u32,
     /// Size of the ring of stamps. Each iteration uses two stamps and one gate, so the ring of gates is half as large.
     pub stamps: u32,
@@ -157,13 +157,13 @@ pub trait Driver: Send {
     /// Launches a captured graph on a lane.
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>>;
 
-    /// Whether a stamp has been reached, so that its time is known. Does not block.
+    /// True if a stamp has been reached, so that its time is known. Does not block.
     fn reached(&mut self, stamp: u32) -> Result<bool, Box<Fault>>;
 
     /// Returns the time between two stamps that have been reached.
     fn elapsed(&mut self, from: u32, to: u32) -> Result<Nanos, Box<Fault>>;
 
-    /// Whether lanes can be held at a gate.
+    /// True if lanes can be held at a gate.
     fn gates(&self) -> bool {
         false
     }
@@ -184,7 +184,7 @@ pub trait Driver: Send {
         None
     }
 
-    /// Whether the stamps around observed operations take commands of the hardware queues.
+    /// True if the stamps around observed operations take commands of the hardware queues.
     fn queues_observed_stamps(&self) -> bool {
         true
     }
@@ -192,12 +192,12 @@ pub trait Driver: Send {
     /// Opens a gate.
     fn release(&mut self, _gate: u32) {}
 
-    /// Whether a gate that lanes have passed opened by itself.
+    /// True if a gate that lanes have passed opened by itself.
     fn forced(&mut self, _gate: u32) -> bool {
         false
     }
 
-    /// Whether this backend can flush data caches.
+    /// True if this backend can flush data caches.
     fn flushes(&self) -> bool {
         false
     }
@@ -233,7 +233,7 @@ pub trait Driver: Send {
     /// Releases this rank from the calling thread.
     fn leave(&mut self) {}
 
-    /// Whether the ranks of a process run concurrently, so that one may wait for another. A simulator runs one at a
+    /// True if the ranks of a process run concurrently, so that one may wait for another. A simulator runs one at a
     /// time.
     fn runs_ranks_concurrently(&self) -> bool {
         true
@@ -252,7 +252,7 @@ pub trait Driver: Send {
         Vec::new()
     }
 
-    /// Whether the vendor has a library that records when operations run. Otherwise stamps time operations, which the
+    /// True if the vendor has a library that records when operations run. Otherwise stamps time operations, which the
     /// simulator does exactly.
     fn has_recorder(&self) -> bool {
         false
@@ -280,7 +280,7 @@ pub trait Driver: Send {
         Err("this backend has no library that counts hardware events; only `cuda` has one".to_owned())
     }
 
-    /// Whether stamps use a clock of the device; otherwise they use the host's.
+    /// True if stamps use a clock of the device; otherwise they use the host's.
     fn has_clock(&self) -> bool {
         true
     }
@@ -298,7 +298,7 @@ pub trait Driver: Send {
     /// Blocks until the device is idle. A `host_sync()` of the file calls it within an iteration.
     fn synchronize(&mut self) -> Result<(), Box<Fault>>;
 
-    /// Whether a lane has no work left. Used for the message of a hang.
+    /// True if a lane has no work left. Used for the message of a hang.
     fn idle(&mut self, lane: u32) -> Result<bool, Box<Fault>>;
 
     /// Returns the progress of a lane; `None` if the device does not report it.

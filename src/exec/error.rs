@@ -240,7 +240,7 @@ impl ExecError {
         )
     }
 
-    /// Whether a diagnostic run may find the operation at fault.
+    /// True if a diagnostic run may find the operation at fault.
     pub fn wants_diagnosis(&self) -> bool {
         matches!(self, ExecError::Late { .. } | ExecError::Hang { exact: false, .. } | ExecError::NoReturn { .. })
     }

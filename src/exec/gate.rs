@@ -35,7 +35,7 @@ pub struct Gate {
     pub graphs: bool,
     /// True if observed iterations fit into the hardware queues with their stamps.
     observed_fit: bool,
-    /// Whether each iteration in flight was held, by its index in the ring.
+    /// By index in the ring of iterations in flight: true if the iteration was held.
     held: Vec<bool>,
     /// Number of gates that opened by themselves.
     forced: u32,
@@ -79,12 +79,12 @@ impl Gate {
         self.on = on && self.able;
     }
 
-    /// Whether the next iteration will be held. `stamped` is true if it has stamps around its operations.
+    /// True if the next iteration will be held. `stamped` is true if it has stamps around its operations.
     pub fn holds(&self, stamped: bool) -> bool {
         self.on && self.forced < MAX_FORCED_OPENINGS && (self.observed_fit || !stamped)
     }
 
-    /// Whether the next launch of a graph will be held.
+    /// True if the next launch of a graph will be held.
     fn holds_graph(&self) -> bool {
         self.graphs && self.forced < MAX_FORCED_OPENINGS
     }
@@ -96,7 +96,7 @@ impl Gate {
         }
     }
 
-    /// Whether the iteration at index `gate` of the ring is held.
+    /// True if the iteration at index `gate` of the ring is held.
     pub fn held(&self, gate: u32) -> bool {
         self.held.get(gate as usize).copied().unwrap_or(false)
     }
@@ -108,7 +108,7 @@ impl Gate {
 }
 
 impl Session {
-    /// Issues the commands before an iteration's begin stamp, which its time does not include: waits for the end of the
+    /// Issues the commands before an iteration's start stamp, which its time does not include: waits for the end of the
     /// previous iteration, flushes the caches, and holds the device if `hold` is set and the gate is on.
     pub(super) fn lead_in(
         &mut self,
@@ -188,7 +188,7 @@ impl Session {
         }
     }
 
-    /// Whether a completed iteration was held until it had been issued.
+    /// True if a completed iteration was held until it had been issued.
     pub(super) fn was_held(&mut self, iteration: u64) -> bool {
         let gate = (iteration % RING) as u32;
         let held = self.lowered.gate.held(gate);
@@ -204,7 +204,7 @@ impl Session {
         self.lowered.gate.set(on);
     }
 
-    /// Whether iterations launched as streams are gated.
+    /// True if iterations launched as streams are gated.
     pub fn is_gated(&self) -> bool {
         self.lowered.gate.on
     }
@@ -214,13 +214,13 @@ impl Session {
         self.lowered.gate.refused.as_deref()
     }
 
-    /// Whether the data caches are flushed before each iteration.
+    /// True if the data caches are flushed before each iteration.
     pub fn is_cold(&self) -> bool {
         self.lowered.cold
     }
 }
 
-/// Whether a call of an iteration makes the host wait for the device.
+/// True if a call of an iteration makes the host wait for the device.
 fn blocks(image: &Image, period: &[StepCommands]) -> bool {
     period.iter().flat_map(StepCommands::launches).any(|launch| {
         let work = &image.works[image.ops[launch.op as usize].work as usize];
@@ -260,7 +260,7 @@ fn most(image: &Image, period: &[StepCommands], stamps: u32) -> u32 {
             }
         }
         // The commands that `Session::lead_in` and `Session::issue` add: on the stamp lane the wait for the previous
-        // iteration, the cache flush, the gate and both stamps; on each other lane a wait for the begin stamp; and the
+        // iteration, the cache flush, the gate and both stamps; on each other lane a wait for the start stamp; and the
         // joins at the end.
         let stamp_lane = step.used.first().copied().unwrap_or(0);
         add(stamp_lane, 5);

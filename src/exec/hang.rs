@@ -23,7 +23,7 @@ pub(super) struct LaneState {
     pub lane: u32,
     /// The operation that the lane runs, or must begin next.
     pub op: u32,
-    /// Whether `op` has begun.
+    /// True if `op` has begun.
     pub begun: bool,
     /// The incomplete operation that `op` waits for; `None` if `op` has begun or waits for none.
     pub awaits: Option<u32>,

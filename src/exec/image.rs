@@ -43,7 +43,7 @@ pub struct Image {
     pub addresses: Vec<Address>,
     /// Number of algorithms of the vendor's library that are timed for each matrix product.
     pub gemm_candidates: u32,
-    /// Whether chosen algorithms of matrix products are kept on disk.
+    /// True if chosen algorithms of matrix products are kept on disk.
     pub keep_algorithms: bool,
     /// Longest time that ranks may make no progress while they prepare.
     pub timeout: Nanos,

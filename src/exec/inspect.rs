@@ -112,10 +112,10 @@ struct CopyInserter<'a> {
     unread: u64,
 }
 
-/// Whether the result of an operation is read and overwritten later in its iteration.
+/// Use of an operation's result later in its iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ResultUse {
-    /// True if another operation reads the output, or if it is still in memory at the end.
+    /// True if another operation reads the output, or the output is still in memory at the end.
     live: bool,
     /// True if at least a part of the output is overwritten at the end.
     overwritten: bool,
@@ -210,16 +210,16 @@ fn result_uses(image: &Image, launches: &[u32]) -> Vec<ResultUse> {
 /// The next use of a range of memory in the rest of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Next {
-    /// Whether the range is overwritten before anything reads it.
+    /// True if the range is overwritten before anything reads it.
     unread: bool,
-    /// Whether the rest of the iteration overwrites the range at all.
+    /// True if the rest of the iteration overwrites the range at all.
     written: bool,
 }
 
 /// The next use of all memory, by space and byte. Ranges that no operation accesses are absent.
 #[derive(Debug, Default)]
 struct NextUses {
-    /// Maps the begin of each range to its end and use.
+    /// Maps the start of each range to its end and use.
     ranges: BTreeMap<(Space, u64), (u64, Next)>,
 }
 

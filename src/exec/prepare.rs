@@ -27,7 +27,7 @@ pub struct SessionOptions {
     /// Timeout of an iteration, and of preparation without progress.
     pub timeout: Nanos,
     pub gemm_candidates: u32,
-    /// Whether chosen algorithms are kept on disk.
+    /// True if chosen algorithms are kept on disk.
     pub keep_algorithms: bool,
     /// Maximum number of operations of an observed iteration.
     pub observed_operations: usize,
@@ -58,7 +58,7 @@ impl SessionOptions {
         }
     }
 
-    /// Whether the data caches of a device are flushed before each iteration, which is possible only if iterations do not overlap.
+    /// True if the data caches of a device are flushed before each iteration, which is possible only if iterations do not overlap.
     pub fn flushes(&self, schedule: &Schedule) -> bool {
         self.cold && schedule.sync != Sync::End
     }

@@ -279,7 +279,7 @@ impl Ranks {
         peers::agree(self.peers.as_deref(), what, own)
     }
 
-    /// Whether all ranks run in this process.
+    /// True if all ranks run in this process.
     pub fn is_one_process(&self) -> bool {
         self.peers.is_none()
     }
@@ -489,7 +489,7 @@ impl Ranks {
         self.each_or_none("an iteration", control, |session| session.once(mode, iteration, control), |_| ()).map(drop)
     }
 
-    /// Whether the data caches are flushed before each iteration.
+    /// True if the data caches are flushed before each iteration.
     pub fn is_cold(&self) -> bool {
         self.infos.iter().all(|info| info.cold)
     }
@@ -532,7 +532,7 @@ impl Ranks {
         self.sessions.iter_mut().for_each(|session| session.set_gate(on));
     }
 
-    /// Whether iterations launched as streams are gated on every rank.
+    /// True if iterations launched as streams are gated on every rank.
     pub fn is_gated(&self) -> bool {
         self.infos.iter().all(|info| info.gated)
     }

@@ -189,7 +189,7 @@ impl Ranks {
         self.recorded_time
     }
 
-    /// Whether observing iterations may attach the vendor's library to this process.
+    /// True if observing iterations may attach the vendor's library to this process.
     pub fn may_attach(&self) -> bool {
         matches!(self.observe, ObserveSetting::Auto | ObserveSetting::Vendor)
             && self.sessions.iter().all(|session| session.driver.has_recorder())

@@ -128,7 +128,7 @@ pub fn correlate(recorded: &Recorded, ops: &[Vec<u32>]) -> Result<Vec<IterationT
 /// Position of an observed iteration on the vendor's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IterationPosition {
-    /// The vendor's time of the iteration's begin, in ns.
+    /// The vendor's time of the iteration's start, in ns.
     pub begin: i64,
     /// Error of `begin` in either direction.
     pub error: Nanos,
@@ -139,8 +139,8 @@ pub struct IterationPosition {
 impl IterationTimes {
     /// Converts the position of an iteration whose stamps are `time` apart; `None` without operations.
     ///
-    /// The stamp at the end follows the last operation, and the one at the begin precedes the first, unless iterations
-    /// overlap. The kernel that held the iteration precedes the begin stamp directly.
+    /// The stamp at the end follows the last operation, and the one at the start precedes the first, unless iterations
+    /// overlap. The kernel that held the iteration precedes the start stamp directly.
     pub fn place(&self, time: Nanos, overlapping: bool) -> Option<IterationPosition> {
         let first = self.ops.values().map(|times| times.0).min()? as i64;
         let last = self.ops.values().map(|times| times.1).max()? as i64;

@@ -232,7 +232,7 @@ impl Session {
         Ok(())
     }
 
-    /// The stamp at the begin of an iteration.
+    /// The stamp at the start of an iteration.
     pub(super) fn begin_stamp(iteration: u64) -> u32 {
         (2 * (iteration % RING)) as u32
     }
@@ -364,12 +364,12 @@ impl Session {
         }
     }
 
-    /// Whether iterations overlap on the device.
+    /// True if iterations overlap on the device.
     pub(super) fn overlap(&self, mode: LaunchMode) -> bool {
         mode == LaunchMode::Stream && self.lowered.sync == Sync::End
     }
 
-    /// The stamp from which an iteration's time counts: its own begin stamp, or the previous end stamp if iterations
+    /// The stamp from which an iteration's time counts: its own start stamp, or the previous end stamp if iterations
     /// overlap.
     pub(super) fn first_stamp(&self, mode: LaunchMode, iteration: u64) -> u32 {
         match iteration.checked_sub(1) {

@@ -35,6 +35,7 @@ struct Begun(AtomicU64);
 #[derive(Clone, Debug)]
 pub(super) struct Stopping {
     agreement: Arc<Agreement>,
+    /// Index of the rank in [`Agreement::begun`].
     place: usize,
 }
 
@@ -57,8 +58,8 @@ impl Stopping {
         components.into_iter().enumerate().map(of).collect()
     }
 
-    /// For each rank, given by its handle and its number of completed iterations, the number that all ranks connected
-    /// with it have completed. It is smaller than the rank's own number if one of them abandoned an iteration that took
+    /// Returns for each rank, given by its handle and its number of completed iterations, the number that all ranks
+    /// connected with it have completed. It is smaller than the rank's own number if one of them abandoned an iteration that took
     /// too long.
     pub fn completed_by_connected(ranks: &[(&Stopping, usize)]) -> Vec<usize> {
         let of = |(stopping, own): &(&Stopping, usize)| {
@@ -74,7 +75,7 @@ impl Stopping {
         self.agreement.begun[self.place].0.store(0, SeqCst);
     }
 
-    /// Whether this rank may issue `iteration`, its next one. `stopped` is true if the run must stop. The first
+    /// True if this rank may issue `iteration`, its next one. `stopped` is true if the run must stop. The first
     /// connected rank that passes it settles the last iteration for all of them.
     ///
     /// A rank first publishes that it begins an iteration, then checks whether the last one is being settled. A rank
@@ -105,7 +106,7 @@ impl Agreement {
     }
 }
 
-/// For each rank, the index of the first rank that it is connected with, directly or through others.
+/// Returns for each rank the index of the first rank that it is connected with, directly or through others.
 fn components(ranks: &[(u32, Vec<u32>)]) -> Vec<usize> {
     let places: FxHashMap<u32, usize> = ranks.iter().map(|(number, _)| *number).zip(0..).collect();
     let mut component: Vec<usize> = (0..ranks.len()).collect();

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{LaneId, Nanos, OpId};
 
-/// Begin and end of an operation, in ns from the begin of its iteration.
+/// Start and end of an operation, in ns from the start of its iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "PlainSpan", into = "PlainSpan")]
 pub struct Span {
     pub op: OpId,
     pub lane: LaneId,
-    /// Start, from the begin of the iteration.
+    /// Start, from the start of the iteration.
     pub start: Nanos,
     pub end: Nanos,
 }
@@ -72,7 +72,7 @@ pub struct KernelLaunch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TracedLaunch {
     pub op: OpId,
-    /// Start, from the begin of the iteration.
+    /// Start, from the start of the iteration.
     pub start: Nanos,
     pub end: Nanos,
     /// Number of the hardware queue, as the vendor counts them; `None` if the vendor does not report it.
@@ -95,7 +95,7 @@ pub struct Trace {
     pub slot: usize,
     /// Duration of the observed iteration.
     pub time: Nanos,
-    /// Begin of the iteration on the host's clock; `None` if a rank runs alone or the clocks could not be aligned.
+    /// Start of the iteration on the host's clock; `None` if a rank runs alone or the clocks could not be aligned.
     pub origin: Option<Moment>,
     pub spans: Vec<Span>,
     /// Times at which the number of occupied compute units changed, with the number in 1/32 from then on. Empty if the

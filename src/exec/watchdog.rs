@@ -45,6 +45,7 @@ pub trait CommMonitor: Send + Sync {
 /// Progress of a rank's thread, read by the watchdog and by other ranks.
 #[derive(Debug, Default)]
 pub(super) struct RankProgress {
+    /// Number of steps that the thread has made, by which the watchdog sees progress.
     count: AtomicU64,
     /// The operation being issued, plus one; 0 if none is.
     at: AtomicU32,
@@ -86,7 +87,7 @@ impl RankProgress {
         issued
     }
 
-    /// Whether the rank has issued `iterations` iterations, or is outside of a phase.
+    /// True if the rank has issued `iterations` iterations, or is outside of a phase.
     pub fn has_issued(&self, iterations: u64) -> bool {
         self.issued.0.load(Ordering::Acquire) >= iterations || self.is_over()
     }
@@ -174,7 +175,9 @@ impl Watched {
 /// The state of ending ranks after a failure.
 struct Ending {
     since: Instant,
+    /// True once communicators were aborted.
     aborted: bool,
+    /// True once [`Control::leave`] was called, since aborting did not end all ranks.
     left: bool,
 }
 

@@ -208,6 +208,7 @@ fn insert(image: &mut Image, period: &mut [StepCommands], dependencies: &[Depend
 /// Adds works and operations to an image.
 struct CheckBuilder<'a> {
     image: &'a mut Image,
+    /// Index of the work that marks; `None` before the first mark.
     mark: Option<u32>,
     /// Works that check, by the number of periods that they allow.
     checks: BTreeMap<u32, u32>,

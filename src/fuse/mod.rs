@@ -32,8 +32,8 @@ pub struct Fusion {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct FusedOperation {
-    /// The labels of the operations that it replaces, joined by `+` inside of the label that they share, such as
-    /// `f[3].up+act` for `f[3].up` and `f[3].act`.
+    /// Labels of the replaced operations, joined by `+` within their common label, such as `f[3].up+act` for `f[3].up` and
+    /// `f[3].act`.
     pub name: String,
     /// The kind of the operation, such as `map` or `gemm`.
     pub operation: &'static str,

@@ -97,7 +97,7 @@ impl<'a> Request<'a> {
         Times::of_slots(&samples.time, self.slots(), samples.first)
     }
 
-    /// Whether a single iteration is requested, which tests the file and measures nothing.
+    /// True if a single iteration is requested, which tests the file and measures nothing.
     pub(super) fn is_single_iteration(&self) -> bool {
         self.effort.iterations == 1
     }
@@ -150,7 +150,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Whether nothing was cut short.
+    /// True if nothing was cut short.
     pub fn is_complete(&self) -> bool {
         self.interruption.is_none() && self.failure.is_none()
     }

@@ -204,7 +204,7 @@ impl<'a> Analyzer<'a> {
         !self.mistakes.is_full()
     }
 
-    /// Whether an error has been found.
+    /// True if an error has been found.
     pub fn failed(&self) -> bool {
         !self.mistakes.is_empty()
     }

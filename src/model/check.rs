@@ -87,8 +87,9 @@ struct Checker<'a> {
     later: FxHashMap<Symbol, SrcSpan>,
     /// Values and buffers that the step or `def` declares, wherever they are in it, with the block in which each is known.
     later_locals: FxHashMap<Symbol, (SrcSpan, SrcSpan)>,
-    /// Labels of the step, and labels of definitions with the definition that has them.
+    /// Labels of the step, with their locations.
     step_labels: FxHashMap<Symbol, SrcSpan>,
+    /// Labels of definitions, each with the definition that has it.
     inner_labels: FxHashMap<Symbol, Symbol>,
     /// Labels of operations of `setup`, which the step does not see.
     setup_labels: FxHashMap<Symbol, SrcSpan>,

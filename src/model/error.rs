@@ -435,7 +435,7 @@ pub enum ModelError {
     #[diagnostic(code(aorta::model::overlapping_operands), help("write to another buffer; {exception}"))]
     Overlap {
         name: String,
-        /// Which operations can write what they read, or why this one cannot.
+        /// Last part of the help: the operations that can write what they read, or the reason why this one cannot.
         exception: &'static str,
         #[label("written here")]
         output: SourceSpan,

@@ -89,6 +89,7 @@ pub(super) struct Expansion<'a> {
 #[derive(Debug, Default)]
 pub(super) struct BareInput {
     pub memories: Vec<MemoryId>,
+    /// Number of turns that the current iteration has reached.
     pub turn: usize,
 }
 
@@ -107,6 +108,7 @@ pub(super) enum OutputState {
 #[derive(Debug)]
 pub(super) struct BlockDependencies {
     pub ops: Vec<After>,
+    /// Streams of the block whose first operation has the dependencies.
     pub done: FxHashSet<StreamId>,
 }
 

@@ -188,7 +188,7 @@ impl Mistakes {
         self.found.extend(later.into_iter().filter(|found| inside(found.error.offset())));
     }
 
-    /// Whether the maximum number of errors has been found.
+    /// True if the maximum number of errors has been found.
     pub fn is_full(&self) -> bool {
         self.found.len() >= MAX_ERRORS
     }

@@ -273,7 +273,7 @@ pub enum OpKind {
 }
 
 impl OpKind {
-    /// Whether all streams wait for each other here.
+    /// True if all streams wait for each other here.
     pub fn joins_all(self) -> bool {
         matches!(self, OpKind::Sync | OpKind::HostSync)
     }
@@ -547,8 +547,8 @@ impl Program {
         }
     }
 
-    /// Returns a slice of a memory with a finer grid as a box in the memory's own dimensions, which of them it keeps, and whether
-    /// operations see it in others; `None` if it is no such box.
+    /// Returns a slice of a memory with a finer grid as a box in the memory's own dimensions, with the dimensions that the slice keeps,
+    /// and true if operations see the slice in other dimensions; `None` if the slice is no such box.
     fn own_box(&self, view: ViewId, dims: &Dims) -> Option<(Vec<Extent>, u8, bool)> {
         let tensor = self.views.tensor(view);
         let extents = grid::boxed(dims, self.views.offset(view, dims), &tensor.dims, &tensor.strides).ok()?;
@@ -557,7 +557,7 @@ impl Program {
     }
 }
 
-/// The indices of a slice in some of the dimensions of its memory, such as `[0..4, 2]`; nothing if it covers these.
+/// Returns the indices of a slice in some dimensions of its memory, such as `[0..4, 2]`; empty if the slice covers these dimensions.
 fn slice_text(extents: &[Extent], kept: u8, dims: &Dims, part: Range<usize>) -> String {
     let whole = |axis: usize| kept >> axis & 1 == 1 && extents[axis].len == dims[axis];
     // Trailing dimensions that are whole are left out.

@@ -34,8 +34,8 @@ pub struct Replacement {
 }
 
 impl Program {
-    /// The program with these operations in each slot of its cycle, in an order in which every operation follows those
-    /// that it waits for.
+    /// Returns the program with the operations in `slots` in each slot of its cycle, in an order in which every operation
+    /// follows its dependencies.
     pub fn rewritten(mut self, slots: &[Vec<Rewritten>]) -> Program {
         let places: Vec<Vec<OpId>> = self.cycle.iter().zip(slots).map(|(step, slot)| places(step, slot)).collect();
         let cycle = std::mem::take(&mut self.cycle);
@@ -80,7 +80,7 @@ impl Program {
         }
     }
 
-    /// Returns the last of these operations with a new label that names all of them, such as `f[3].up+act`.
+    /// Returns the last of the members with a new label that names all members, such as `f[3].up+act`.
     fn replaced(&mut self, step: &Step, members: &[OpId]) -> Op {
         let ops: Vec<Op> = members.iter().map(|member| *step.op(*member)).collect();
         let mut op = self.enclosing(&ops);

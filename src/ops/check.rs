@@ -63,7 +63,7 @@ pub struct Worst {
 }
 
 impl Check {
-    /// Whether no element differs by more than its tolerance.
+    /// True if no element differs by more than its tolerance.
     pub fn held(&self) -> bool {
         self.worst.error <= 1.0
     }

@@ -12,7 +12,7 @@ pub struct Cost {
     pub flops: f64,
     /// Instructions of the vector units, or 0 if unknown. An exponential takes several.
     pub instructions: f64,
-    /// Instructions, included in `instructions`, that do not wait for the ones before them, such as those that add products to separate
+    /// Instructions, included in `instructions`, that do not wait for earlier instructions, such as additions of products to separate
     /// sums.
     pub independent: f64,
     /// Instructions that an SM could issue while its shared memory serves conflicting accesses of a warp, and while other units
@@ -50,13 +50,13 @@ pub struct Cost {
     pub share: u32,
     /// Type of arithmetic of the matrix units; `None` if they are not used.
     pub matrix: Option<Arithmetic>,
-    /// True if a block multiplies and executes `instructions` in turn, such as attention, which needs the scores of a tile for their
-    /// exponentials, and these for its second product. False if both overlap.
+    /// True if a block multiplies and executes `instructions` in turn; false if both overlap. Attention, for example, needs the scores
+    /// of a tile for the exponentials, and the exponentials for its second product.
     pub alternates: bool,
     /// True if the rate of the products is that of one block on an SM or compute unit, so that several blocks also wait for each other's
     /// products and instructions; false if the rate includes this. Only for work that `alternates`.
     pub rate_alone: bool,
-    /// How the vendor's library tiles a matrix product; the default for other work.
+    /// Tiles of a matrix product in the vendor's library; the default for other work.
     pub tiling: Tiling,
     /// A fixed duration, independent of the device; `None` for work whose duration depends on the device.
     pub hold: Option<Hold>,
@@ -182,7 +182,7 @@ impl Hash for KnownCost {
 pub struct Tiling {
     /// Arithmetic operations including the padding of partial tiles and results that nothing uses; 0 if unknown.
     pub flops: f64,
-    /// Whether several blocks divide the k dimension of a tile among them (split-k) and a reduction adds their partial sums.
+    /// True if several blocks divide the k dimension of a tile among them (split-k) and a reduction adds their partial sums.
     pub shares_depth: bool,
     /// Bytes of operands that a library's kernels for unaligned rows move slowly; 0 if all rows are aligned.
     pub unaligned: u64,
@@ -204,7 +204,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// No bytes.
+    /// Traffic of no bytes.
     pub const NONE: Traffic = Traffic { device: 0, host: 0 };
 
     pub fn of(space: Space, bytes: u64) -> Traffic {

@@ -72,7 +72,7 @@ impl<'a> Elementwise<'a> {
     }
 }
 
-/// Whether a copy stays within the device, preserves each element's index, and does not request a copy engine.
+/// True if a copy stays within the device, preserves each element's index, and does not request a copy engine.
 fn is_plain_copy(spec: &Spec) -> bool {
     let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
     // Kernels compute in `f64`, which cannot represent all 64-bit integers.
@@ -398,7 +398,7 @@ fn joined_rows(
     if row_chain::keeps_device_busy(&joined.spec) { Ok(joined) } else { Err(NotFused::Rows) }
 }
 
-/// Whether an operation and one that reads its result form a chain, which fusion merges or gives a reason for: one of them is
+/// True if an operation and one that reads its result form a chain, which fusion merges or gives a reason for: one of them is
 /// elementwise, or both are row-wise.
 pub fn forms_chain(first: &Spec, second: &Spec) -> bool {
     let both = [first, second];
@@ -439,7 +439,7 @@ impl Related<'_> {
     }
 }
 
-/// Whether the operation's shape rule accepts the spec.
+/// True if the operation's shape rule accepts the spec.
 fn is_valid(spec: &Spec) -> bool {
     let outputs: Vec<Option<Tensor>> = spec.outputs.iter().copied().map(Some).collect();
     let types = spec.outputs.iter().map(|output| (output.dtype, output.dims));

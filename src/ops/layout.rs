@@ -16,7 +16,7 @@ pub fn contiguous_runs(tensor: &Tensor) -> (u64, impl Iterator<Item = u64> + use
     (length, offsets(geometry.dims.part(..outer), geometry.strides[0].part(..outer)))
 }
 
-/// Whether a tensor is contiguous in memory, in row-major order.
+/// True if a tensor is contiguous in memory, in row-major order.
 pub fn contiguous(tensor: &Tensor) -> bool {
     let geometry = collapse(tensor.dims, &[tensor.strides]);
     match (&*geometry.dims, &*geometry.strides[0]) {
@@ -148,12 +148,12 @@ pub fn packs_of_rows(length: u64, pack: u64, ragged: bool) -> u64 {
     (length + if ragged { pack - 1 } else { 0 }).div_ceil(pack)
 }
 
-/// Whether packs of `pack` elements cover every row exactly: each pack is aligned, and none crosses the end of a row.
+/// True if packs of `pack` elements cover every row exactly: each pack is aligned, and none crosses the end of a row.
 pub fn in_packs(tensor: &Tensor, pack: u64) -> bool {
     aligned(tensor, pack) && tensor.dims[tensor.dims.len() - 1].is_multiple_of(pack)
 }
 
-/// Whether every row is contiguous and begins at a multiple of `pack` elements. The last pack of a row may cross its
+/// True if every row is contiguous and begins at a multiple of `pack` elements. The last pack of a row may cross its
 /// end.
 pub fn aligned(tensor: &Tensor, pack: u64) -> bool {
     let last = tensor.dims.len() - 1;

@@ -102,7 +102,7 @@ pub trait Operation: Sync {
         &[]
     }
 
-    /// Whether the operation has a property.
+    /// True if the operation has a property.
     fn has(&self, property: Property) -> bool {
         self.properties().contains(&property)
     }
@@ -237,8 +237,8 @@ pub trait Operation: Sync {
         None
     }
 
-    /// Returns the number of rows that the operation works on and those of its outputs that hold data, where the contents of a
-    /// tensor determine them. `facts` are those about its inputs, in their order.
+    /// Returns the number of rows that the operation works on, and the rows of its outputs that hold data, where the contents of
+    /// a tensor determine them. `facts` has the known facts about the inputs, in order.
     fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {
         let inputs = match self.category() {
             Category::Elementwise | Category::RowWise | Category::Copy => spec.inputs.len(),
@@ -253,7 +253,7 @@ pub trait Operation: Sync {
         Vec::new()
     }
 
-    /// Whether the operation reads its outputs. They are then inputs as well, after the others.
+    /// True if the operation reads its outputs. They are then inputs as well, after the others.
     fn updates(&self, _attrs: &Attrs) -> bool {
         false
     }
@@ -309,7 +309,7 @@ impl Tensor {
         (last + 1) * self.dtype.size()
     }
 
-    /// Whether the tensor is contiguous: no gaps, and the last dimension varies fastest.
+    /// True if the tensor is contiguous: no gaps, and the last dimension varies fastest.
     pub fn contiguous(&self) -> bool {
         layout::contiguous(self)
     }
@@ -342,7 +342,7 @@ pub struct Spec {
     /// Contents of the inputs that [`Operation::sizing`] lists, in its order, if the text determines them; otherwise `None`. Costs use
     /// them. Launches may depend on them only if they are certain, as those of a `grouped_gemm` of one group do.
     pub sizes: Option<Arc<Vec<Vec<i64>>>>,
-    /// Whether every device computes exactly the contents of `sizes`: no rounding determines them. False without `sizes`.
+    /// True if every device computes exactly the contents of `sizes`: no rounding determines them. False without `sizes`.
     pub has_certain_sizes: bool,
     /// Number of threads of the CPU that run the operation on a host stream; `None` on the device.
     pub threads: Option<NonZeroU32>,

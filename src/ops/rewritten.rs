@@ -69,7 +69,7 @@ impl Spec {
     }
 }
 
-/// Whether an operation only copies the elements of a slice, in order. This excludes `transpose`, even if it only
+/// True if an operation only copies the elements of a slice, in order. This excludes `transpose`, even if it only
 /// moves dimensions of size 1, because with other parameters it reorders elements.
 pub fn keeps_order(spec: &Spec) -> bool {
     let here = spec.operation.name() == "copy" && spec.threads.is_none() && crossing(spec).is_none();

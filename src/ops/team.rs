@@ -6,8 +6,9 @@ use crate::base::GroupId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Team {
     pub group: GroupId,
+    /// Number of ranks in the group.
     pub ranks: u32,
-    /// This rank's number in the group.
+    /// Number of this rank in the group, from 0.
     pub rank: u32,
 }
 

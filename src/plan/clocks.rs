@@ -101,7 +101,7 @@ impl Clocks {
         Clocks { queues: (0..queues).map(|_| queue()).collect() }
     }
 
-    /// Whether everything that is complete at `place` is known to be complete before the next operation of `queue`.
+    /// True if everything that is complete at `place` is known to be complete before the next operation of `queue`.
     pub fn knows(&self, queue: u32, place: QueuePosition) -> bool {
         if queue == place.queue {
             return true;
@@ -119,7 +119,7 @@ impl Clocks {
         }
     }
 
-    /// Whether a wait for `by` implies a wait for `place`. The clock at `by` must still be saved.
+    /// True if a wait for `by` implies a wait for `place`. The clock at `by` must still be saved.
     pub fn implies(&self, by: QueuePosition, place: QueuePosition) -> bool {
         let known = match self.queues[by.queue as usize].saved(by) {
             Some(saved) if by.queue != place.queue => saved.clock.get(place.queue),

@@ -20,7 +20,7 @@ pub struct CriticalPath {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimeBounds {
     pub path: CriticalPath,
-    /// For each operation, its earliest start, from the begin of the iteration.
+    /// For each operation, its earliest start, from the start of the iteration.
     pub starts: Vec<f64>,
     /// For each operation, the time by which its end may be delayed without lengthening the critical path; 0 on the
     /// path itself.

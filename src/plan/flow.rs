@@ -202,12 +202,12 @@ impl<'a> Flow<'a> {
         (!readers.later).then_some(&readers.uses)
     }
 
-    /// Whether no operation of the cycle writes any element of a slice.
+    /// True if no operation of the cycle writes any element of a slice.
     pub fn constant(&self, view: ViewId) -> bool {
         !self.written[view.index()]
     }
 
-    /// Whether no operation strictly between `from` and `to`, in the order of the text, writes an element of a slice. With
+    /// True if no operation strictly between `from` and `to`, in the order of the text, writes an element of a slice. With
     /// `reads`, reads count as writes do.
     pub fn untouched(&self, slot: usize, view: ViewId, (from, to): (OpId, OpId), reads: bool) -> bool {
         let step = &self.program.cycle[slot];

@@ -107,8 +107,9 @@ pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
 struct Streams {
     /// Last operation of each stream.
     last: Vec<Option<IssuedOp>>,
-    /// The last `sync()` with its stream, and the number of syncs so far; `None` before the first one.
+    /// The last `sync()` with its stream; `None` before the first one.
     sync: Option<(IssuedOp, StreamId)>,
+    /// Number of syncs so far.
     syncs: u32,
     /// For each stream, the number of syncs when its last operation was issued; `None` before its first operation.
     seen: Vec<Option<u32>>,

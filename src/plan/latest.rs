@@ -34,7 +34,7 @@ impl<T: Copy> Latest<T> {
         Latest { first: vec![NONE; items], nodes: Vec::new(), free: NONE, far: FxHashMap::default() }
     }
 
-    /// Whether no queue has accessed an item.
+    /// True if no queue has accessed an item.
     pub fn is_empty(&self, item: u32) -> bool {
         self.first[item as usize] == NONE
     }

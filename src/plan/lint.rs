@@ -56,7 +56,7 @@ pub fn lint(program: &Program, label: impl Fn(SrcSpan) -> String) -> Vec<PlanWar
     spans.into_iter().filter_map(warning).collect()
 }
 
-/// Whether a declared wait is needed.
+/// Result of checking a declared wait: needed, or the reason why it is not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum WaitVerdict {
     /// Another dependency implies the wait.
@@ -117,7 +117,7 @@ impl<'a> LintWalk<'a> {
         inferred.chain(spelled).collect()
     }
 
-    /// Whether an operation on `queue` runs after `from` even without this declaration.
+    /// True if an operation on `queue` runs after `from` even without this declaration.
     ///
     /// Among equivalent declarations, the first in the text is kept: one that implies another is never removed
     /// because of that other, so all redundant ones can be removed at once.
@@ -135,7 +135,7 @@ impl<'a> LintWalk<'a> {
     }
 }
 
-/// Whether the dependencies were declared at a block of which the operation is a part. An explicit `wait` is always
+/// True if the dependencies were declared at a block of which the operation is a part. An explicit `wait` is always
 /// issued.
 fn is_block(step: &Step, op: OpId) -> bool {
     step.op(op).kind != OpKind::Wait

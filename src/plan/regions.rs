@@ -26,7 +26,7 @@ impl Neighbour {
         ViewId(self.0 >> 1)
     }
 
-    /// Whether the overlapping slice lies completely inside the slice that it overlaps.
+    /// True if the overlapping slice lies completely inside the slice that it overlaps.
     pub fn covered(self) -> bool {
         self.0 & 1 == 1
     }
@@ -83,8 +83,9 @@ impl Regions {
     }
 }
 
-/// How the operations of a program access its slices.
+/// Accesses of a program's operations to its slices.
 struct SliceUses {
+    /// For each slice, the access of all operations together.
     access: Vec<AccessMode>,
     /// For each slice, the index in `slots` of its first slot; empty if all slots count as one.
     starts: Vec<u32>,
@@ -274,7 +275,7 @@ impl OverlapSearch<'_> {
         })
     }
 
-    /// Whether there are several slices, at least one of which is written.
+    /// True if there are several slices, at least one of which is written.
     fn can_conflict(&self, mut views: impl ExactSizeIterator<Item = ViewId>) -> bool {
         views.len() > 1 && views.any(|view| self.uses.is_written(view))
     }

@@ -33,7 +33,7 @@ struct Statement {
     span: SrcSpan,
     /// Name of the operation or of the called definition.
     callee: String,
-    /// Whether the statement is a call of a definition.
+    /// True if the statement is a call of a definition.
     is_call: bool,
     /// The label of the statement; `None` without one.
     label: Option<LabelId>,
@@ -44,16 +44,17 @@ struct Statement {
 /// Rule by which the members of a family of labels are numbered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Numbering {
-    /// By the index that the label has in the text.
+    /// Uses the index that the label has in the text.
     Own,
-    /// By the variables of the surrounding loops.
+    /// Uses the variables of the surrounding loops.
     Variables,
-    /// By a single number that counts all loop iterations.
+    /// Uses a single number that counts all loop iterations.
     Count,
 }
 
 /// Collisions of two statements: all within one iteration, or all between an iteration and the next one.
 struct CollisionGroup {
+    /// Number of iterations between the two operations of each pair.
     before: u32,
     pairs: Vec<(Statement, Statement)>,
     /// The operations that an iteration makes from the first statement.
@@ -403,7 +404,7 @@ impl CollisionGroup {
         &self.pairs[0].1
     }
 
-    /// Whether the first statement precedes the second one in the same iteration of all surrounding loops.
+    /// True if the first statement precedes the second one in the same iteration of all surrounding loops.
     fn precedes_in_same_iteration(&self) -> bool {
         let together = |(first, second): &(Statement, Statement)| {
             second.loops.starts_with(&first.loops) && first.span <= second.span

@@ -335,7 +335,7 @@ impl Balance {
     }
 }
 
-/// Whether an operation belongs to a layer, and its part, by its label.
+/// Returns, by an operation's label, true if it belongs to a layer, and the part of the model that it belongs to.
 fn part_of(label: &str) -> (bool, &'static str) {
     let (call, rest) = label.split_once('.').unwrap_or((label, ""));
     let call = call.split('[').next().unwrap_or_default();

@@ -18,8 +18,9 @@ use super::variant::{disturbed, variant_name};
 /// Maximum number of rows.
 const ROWS: usize = 16;
 
-/// Maximum length in characters of a name, and of a kind with its size.
+/// Maximum number of characters of a name.
 const NAME: usize = 24;
+/// Maximum number of characters of a kind with its size.
 const KIND: usize = 40;
 
 /// Maximum length in characters of the name of a kernel's function.

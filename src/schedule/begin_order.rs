@@ -73,8 +73,8 @@ impl Predecessors {
         &self.all[start..self.ends[launch]]
     }
 
-    /// The numbers of the launches in the order in which they begin if those that occupy the compute units run one at a time, as they
-    /// become ready, and all others beside them.
+    /// Returns the numbers of the launches in the order in which they begin. Launches that occupy the compute units run one at a time, as
+    /// they become ready; all others run beside them.
     ///
     /// `takes` returns the duration of a launch in ns, `occupies` whether it occupies the compute units.
     pub fn begin_order(&self, takes: impl Fn(usize) -> f64, occupies: impl Fn(usize) -> bool) -> Vec<u32> {

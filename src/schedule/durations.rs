@@ -53,7 +53,7 @@ pub fn cached(program: &Program, schedule: &Schedule, rank: u32, cold: bool, pro
     cached
 }
 
-/// Whether an operation launches nothing on a device: a marker, or collectives of one rank whose results are in place.
+/// True if an operation launches nothing on a device: a marker, or collectives of one rank whose results are in place.
 pub fn launches_nothing(program: &Program, step: &Step, op: OpId) -> bool {
     let Some(spec) = program.op_spec(step.op(op)) else { return true };
     if spec.operation.category() != Category::Collective {

@@ -145,14 +145,14 @@ pub fn lint(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Profi
     queues.into_iter().chain(branches).chain(launch_bound(program, plan, schedule, profile)).chain(formats).collect()
 }
 
-/// Whether a product of 8-bit floats is in a format that a device lacks: the matrix units of gfx942 have AMD's `fnuz` formats
+/// True if a product of 8-bit floats is in a format that a device lacks: the matrix units of gfx942 have AMD's `fnuz` formats
 /// instead of those of the Open Compute Project.
 pub fn lacks_format(spec: &Spec, profile: &Profile) -> bool {
     let is_float8 = |(_, arithmetic): ([u64; 4], Arithmetic)| arithmetic == Arithmetic::F8;
     profile.architecture.starts_with("gfx94") && spec.operation.product(spec).is_some_and(is_float8)
 }
 
-/// Whether both factors of a product are `e5m2`, which NVIDIA's library does not multiply.
+/// True if both factors of a product are `e5m2`, which NVIDIA's library does not multiply.
 fn lacks_pair(spec: &Spec, profile: &Profile) -> bool {
     let is_e5m2 = |input: usize| spec.inputs[input].dtype == DType::E5M2;
     profile.architecture.starts_with("sm_") && spec.operation.product(spec).is_some() && is_e5m2(0) && is_e5m2(1)

@@ -34,7 +34,7 @@ pub struct MemoryPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     pub space: Space,
-    /// Offset in bytes from the begin of the space; for scratch memory, of its copy.
+    /// Offset in bytes from the start of the space; for scratch memory, of its copy.
     pub offset: u64,
     /// Size in bytes.
     pub bytes: u64,
@@ -89,7 +89,7 @@ struct Order {
 }
 
 impl Order {
-    /// Whether everything that is complete when the first access starts is also complete for all others. Only then may
+    /// True if everything that is complete when the first access starts is also complete for all others. Only then may
     /// the memory reuse another one's block.
     fn is_kept(self) -> bool {
         self.after_first || self.stream.is_some()

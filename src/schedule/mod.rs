@@ -125,7 +125,7 @@ impl Topology {
 pub struct ScheduleOptions {
     /// Maximum number of real streams; `None` for no limit.
     pub streams: Option<u32>,
-    /// Whether scratch tensors may share memory if their lifetimes do not overlap.
+    /// True if scratch tensors may share memory if their lifetimes do not overlap.
     pub share_scratch: bool,
 }
 

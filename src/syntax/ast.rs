@@ -439,7 +439,7 @@ named! {
 }
 
 impl BinaryOp {
-    /// Whether the operator compares two values.
+    /// True if the operator compares two values.
     pub fn is_comparison(self) -> bool {
         use BinaryOp::*;
         matches!(self, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual)

@@ -173,7 +173,7 @@ pub fn continues(word: &str) -> bool {
     matches!(role(word), Some(WordRole::Between | WordRole::Clause))
 }
 
-/// Whether a word cannot be a name.
+/// True if a word cannot be a name.
 pub fn is_reserved(word: &str) -> bool {
     RESERVED.contains(&word)
 }

@@ -22,8 +22,9 @@ const ENGINES: usize = 2;
 pub struct EngineAttention {
     pub engine: EngineNumber,
     plan: EnginePlan,
-    /// Number of parts of the batch and of the heads, each of which is a call, and bytes between the parts of each operand.
+    /// Number of parts of the batch, and of the heads. Each part is a call.
     parts: [u64; 2],
+    /// Bytes between the parts of each operand: of the batch, and of the heads.
     steps: Vec<[u64; 2]>,
     /// Sizes in bytes of those operands of the graph that are in the workspace instead of the operation's memory.
     workspace_operands: Vec<u64>,

@@ -32,8 +32,9 @@ pub struct EngineConvolution {
 /// The addition of one number per channel to the result of a convolution.
 struct Bias {
     library: Arc<Cudnn>,
-    /// Descriptors of the bias and of the result.
+    /// Descriptor of the bias.
     bias: Desc,
+    /// Descriptor of the result.
     result: Desc,
     /// Index of the result among the tensors `x`, `w` and `y`.
     place: usize,

@@ -129,7 +129,7 @@ pub struct EngineSearch<'a> {
     pub excluded: &'a [EngineNote],
     /// Number of the only engine to compile; `None` for any engine.
     pub engine: Option<u32>,
-    /// Whether to compile several configurations of one engine, and also those of the fallback list after the others.
+    /// True to compile several configurations of one engine, and also those of the fallback list after the others.
     /// If false, only the first configuration of each engine is compiled, and the fallback list only if nothing else
     /// compiles.
     pub exhaustive: bool,

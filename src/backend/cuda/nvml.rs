@@ -65,8 +65,9 @@ const PROCESSES: usize = 256;
 /// NVML's error for a buffer that is too small. The call then stores the number of entries that it needs.
 const INSUFFICIENT_SIZE: i32 = 7;
 
-/// Clock domains: SMs and memory.
+/// Clock domain of the SMs.
 const CLOCK_SM: u32 = 1;
+/// Clock domain of the memory.
 const CLOCK_MEMORY: u32 = 2;
 
 /// The temperature sensor in the chip.

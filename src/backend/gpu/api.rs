@@ -61,7 +61,7 @@ pub enum SyncStep {
 ///
 /// The `unsafe` methods have the contract of [`Api`].
 pub trait PeerAccess {
-    /// Whether this device can access the memory of another device directly.
+    /// True if this device can access the memory of another device directly.
     fn reaches(&self, other: &Self) -> Call<bool>;
     /// Enables this device to access the memory of another one.
     fn reach(&self, other: &Self) -> Call;
@@ -123,7 +123,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Whether the vendor's library that records when kernels and copies run can be attached to this run.
+    /// True if the vendor's library that records when kernels and copies run can be attached to this run.
     fn has_tracer(&self) -> bool {
         false
     }
@@ -299,7 +299,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         unsafe { (self.runtime().stream_destroy)(stream) };
     }
 
-    /// Whether all work on the stream has completed.
+    /// True if all work on the stream has completed.
     unsafe fn idle(&self, stream: Stream) -> Call<bool> {
         let runtime = self.runtime();
         // SAFETY: the caller vouches for the stream.
@@ -342,7 +342,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.check(runtime.names.stream_wait_event, unsafe { (runtime.stream_wait_event)(stream, event, 0) })
     }
 
-    /// Whether the work before the event's last record has completed.
+    /// True if the work before the event's last record has completed.
     unsafe fn reached(&self, event: Event) -> Call<bool> {
         let runtime = self.runtime();
         // SAFETY: the caller vouches for the event.
@@ -400,7 +400,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         unsafe { (self.runtime().host_free)(address as *mut c_void) };
     }
 
-    /// Whether the device and the host can access managed memory at the same time.
+    /// True if the device and the host can access managed memory at the same time.
     fn shares_managed(&self) -> bool;
 
     /// Allocates managed memory, which the host accesses at the same address. [`Api::free`] frees it.
@@ -412,7 +412,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.check(runtime.names.malloc_managed, code).map(|()| address as u64)
     }
 
-    /// Creates the handle under which another process opens memory. `address` must be the begin of an allocation.
+    /// Creates the handle under which another process opens memory. `address` must be the start of an allocation.
     unsafe fn export(&self, address: u64) -> Call<MemoryHandle> {
         let runtime = self.runtime();
         let export = required(runtime.ipc_get_mem_handle, runtime.names.ipc_get_mem_handle, SHARED_MEMORY)?;
@@ -517,7 +517,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.check(runtime.names.graph_launch, unsafe { (runtime.graph_launch)(graph, stream) })
     }
 
-    /// Whether blocks of a cluster can access each other's shared memory: on NVIDIA's devices of compute capability 9.0 and later.
+    /// True if blocks of a cluster can access each other's shared memory: on NVIDIA's devices of compute capability 9.0 and later.
     fn has_clusters(&self) -> bool {
         false
     }
@@ -528,7 +528,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     /// memory that they may use, in bytes.
     fn products(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Self::Product>, ExecError>;
 
-    /// Whether two products, whose sizes may differ, are computed by the same algorithm.
+    /// True if two products, whose sizes may differ, are computed by the same algorithm.
     fn same_algorithm(one: &Self::Product, other: &Self::Product) -> bool;
 
     /// Launches a product. `workspace` is an address and a size in bytes.

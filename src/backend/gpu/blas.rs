@@ -67,7 +67,7 @@ pub struct Dialect {
     pub scale_modes: [c_int; 2],
     /// Preferences that are passed to the heuristic, for a workspace of this size in bytes.
     pub preferences: fn(&Gemm, u64) -> Vec<Setting>,
-    /// Whether the heuristic is queried a second time, for algorithms that need no workspace.
+    /// True if the heuristic is queried a second time, for algorithms that need no workspace.
     pub queries_without_workspace: bool,
 }
 
@@ -329,7 +329,7 @@ impl<const WORDS: usize> BlasLt<WORDS> {
 }
 
 impl<const WORDS: usize> PlannedProduct<WORDS> {
-    /// Whether two products, whose sizes may differ, are computed by the same algorithm.
+    /// True if two products, whose sizes may differ, are computed by the same algorithm.
     pub fn same_algorithm(&self, other: &Self) -> bool {
         self.algorithm == other.algorithm
     }

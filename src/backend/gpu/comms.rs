@@ -33,7 +33,7 @@ impl Comms {
         Comms { collectives, alive, over: AtomicBool::new(false) }
     }
 
-    /// Whether the communicators may still be used.
+    /// True if the communicators may still be used.
     #[inline]
     pub fn usable(&self) -> bool {
         !self.over.load(Ordering::Relaxed)

@@ -44,15 +44,18 @@ const SETTLING_TIME: Duration = Duration::from_micros(300);
 /// Time after which no further copies are tried.
 const TIME_BUDGET: Duration = Duration::from_secs(2);
 
-/// Number of threads of a block that occupies an SM, and number of such blocks launched for each SM: more than fit at
-/// once.
+/// Number of threads of a block that occupies an SM.
 const THREADS: u32 = 1024;
+/// Number of such blocks launched for each SM: more than fit at once.
 const BLOCKS: u32 = 4;
 
-/// Words in host memory: set to release the SMs; set by a kernel that timed out; set once a block has started.
+/// Number of words in host memory.
 const WORDS: usize = 3;
+/// Index of the word that the host sets to release the SMs.
 const OPEN: usize = 0;
+/// Index of the word that a kernel sets when it times out.
 const FORCED: usize = 1;
+/// Index of the word that is set once a block has started.
 const BEGUN: usize = 2;
 
 /// The occupying kernel. Its blocks poll host memory at intervals, since continuous polling would saturate the link and

@@ -84,7 +84,7 @@ impl Flags {
         SharedMemory::open(name.unwrap_or_default(), bytes)
     }
 
-    /// Whether `rank` has closed the memory of this rank that it had opened.
+    /// True if `rank` has closed the memory of this rank that it had opened.
     pub fn closed(&self, rank: u32) -> bool {
         let word = self.shared.as_ref().and_then(|shared| shared.word_from_end(rank as usize));
         word.is_none_or(|word| word.load(Ordering::Acquire) != 0)

@@ -35,8 +35,9 @@ pub struct Gates {
     /// Address of the words in pinned memory, the same on host and device.
     cells: u64,
     count: u32,
-    /// Arguments of each gate's kernel, and pointers to them.
+    /// Arguments of each gate's kernel.
     values: Vec<u64>,
+    /// Pointers to the values.
     pointers: Vec<*mut c_void>,
 }
 
@@ -76,7 +77,7 @@ impl Gates {
         self.word(gate, OPEN).store(1, Ordering::Release);
     }
 
-    /// Whether a gate has timed out since it was closed.
+    /// True if a gate has timed out since it was closed.
     pub fn forced(&self, gate: u32) -> bool {
         self.word(gate, FORCED).load(Ordering::Acquire) != 0
     }

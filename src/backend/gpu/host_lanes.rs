@@ -128,7 +128,7 @@ impl HostLanes {
         Ok(())
     }
 
-    /// Whether the image has host streams.
+    /// True if the image has host streams.
     pub fn is_used(&self) -> bool {
         !self.lanes.is_empty()
     }

@@ -53,7 +53,7 @@ impl FileRead {
         Ok(FileRead { file, part, target })
     }
 
-    /// Whether the file is read past the page cache (`direct: true`); a thread that does so needs a buffer of [`BUFFER`] bytes.
+    /// True if the file is read past the page cache (`direct: true`); a thread that does so needs a buffer of [`BUFFER`] bytes.
     pub fn is_direct(&self) -> bool {
         self.part.direct
     }

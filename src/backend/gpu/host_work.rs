@@ -35,7 +35,7 @@ pub struct HostExpression {
     inputs: Vec<ElementWalk>,
     outputs: Vec<ElementWalk>,
     count: u64,
-    /// Whether the expression is the identity and types are equal, so that bytes are copied.
+    /// True if the expression is the identity and types are equal, so that bytes are copied.
     copies: bool,
 }
 

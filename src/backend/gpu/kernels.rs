@@ -158,7 +158,7 @@ impl Kernels {
         Ok(())
     }
 
-    /// Whether the kernel is loaded.
+    /// True if the kernel is loaded.
     pub fn has(&self, source: &KernelSource) -> bool {
         self.functions.contains_key(source)
     }

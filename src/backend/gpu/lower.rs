@@ -127,7 +127,7 @@ pub struct Calls<A: Api> {
 }
 
 impl<A: Api> Calls<A> {
-    /// No calls, with capacity for `ops` operations.
+    /// Returns an empty list of calls with capacity for `ops` operations.
     pub fn with_capacity(ops: usize) -> Self {
         Calls {
             ops: Vec::with_capacity(ops),
@@ -259,7 +259,7 @@ pub type Products = FxHashMap<(Gemm, u64), u32>;
 #[derive(Debug)]
 pub struct ImageProduct {
     pub gemm: Gemm,
-    /// Size in bytes of the operation's own data at the begin of the lane's workspace.
+    /// Size in bytes of the operation's own data at the start of the lane's workspace.
     pub reserved: u64,
     /// The first use of the product on each lane.
     pub uses: Vec<ProductUse>,
@@ -479,7 +479,7 @@ impl<A: Api> Context<'_, A> {
         })
     }
 
-    /// Whether a kernel must be launched on this device. Kernels for devices without clusters are not launched on
+    /// True if a kernel must be launched on this device. Kernels for devices without clusters are not launched on
     /// others.
     pub fn launches(&self, kernel: &Kernel) -> bool {
         !(kernel.without_clusters && self.api.has_clusters())

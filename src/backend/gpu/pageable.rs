@@ -29,7 +29,7 @@ pub struct CapturedUses {
     all: Vec<PageableUse>,
 }
 
-/// An access of a captured operation to a range of pageable memory, in bytes from its begin.
+/// An access of a captured operation to a range of pageable memory, in bytes from its start.
 #[derive(Clone, Copy, Debug)]
 struct PageableUse {
     begin: u64,
@@ -40,7 +40,7 @@ struct PageableUse {
 }
 
 impl PageableUse {
-    /// Whether one of two accesses is a write, the other a read of the same memory, and one of them a copy by the
+    /// True if one of two accesses is a write, the other a read of the same memory, and one of them a copy by the
     /// device.
     fn hands_on(self, other: PageableUse) -> bool {
         self.writes != other.writes

@@ -53,21 +53,24 @@ pub struct Chooser<'a, A: Api> {
     /// Description of device, driver and library, on which a kept choice depends besides the product. Set at the first
     /// use.
     pub machine: OnceCell<String>,
-    /// Kernels and products that a library call can replace, and the arguments of all kernels.
+    /// Kernels and products that a library call can replace.
     pub alternatives: &'a [Prepared],
+    /// Arguments of all kernels.
     pub args: &'a Args,
     /// The chosen algorithm of each product, once all are chosen; `None` if the library has none for a product that is not required.
     pub chosen: Vec<Option<ProductChoice<A>>>,
-    /// Two timed events around a run, and an event without a timestamp that orders streams.
+    /// Timed event before a run.
     pub from: Event,
+    /// Timed event after a run.
     pub to: Event,
+    /// Event without a timestamp that orders streams.
     pub order: Event,
 }
 
 /// Alignment in bytes of the library's part of a lane's workspace, which follows the operation's own data.
 const ALIGN: u64 = 256;
 
-/// Bytes at the begin of a lane's workspace that an operation's kernels and products use for their own data; `None` if
+/// Bytes at the start of a lane's workspace that an operation's kernels and products use for their own data; `None` if
 /// no product has a matrix in the workspace.
 pub fn reserved(launches: &[Launch]) -> Option<u64> {
     let uses = |launch: &Launch| match launch {
@@ -284,7 +287,7 @@ impl<A: Api> Chooser<'_, A> {
         })
     }
 
-    /// Issues a use of a product, whose operation has this many bytes at the begin of the workspace.
+    /// Issues a use of a product, whose operation has this many bytes at the start of the workspace.
     fn issue_product(&self, candidate: &Candidate<A>, product: &ProductUse, reserved: u64, stream: Stream) -> Call {
         let ProductUse { operands, lane, epilogue } = *product;
         // SAFETY: the operands are the operations' own, in memory that nothing else uses now.

@@ -22,8 +22,9 @@ pub struct Stamps {
     function: Function,
     /// Address of the cells in pinned memory, the same on host and device.
     cells: u64,
-    /// The argument of each cell's kernel, and pointers to them.
+    /// Argument of each cell's kernel.
     values: Vec<u64>,
+    /// Pointers to the values.
     pointers: Vec<*mut c_void>,
     /// Stamps set in the capture under way.
     captured: Vec<u32>,

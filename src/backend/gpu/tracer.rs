@@ -10,7 +10,7 @@ pub trait Tracer: Send + Sync {
     /// Name and version of the library.
     fn name(&self) -> String;
 
-    /// Whether records name the node of the graph that they belong to.
+    /// True if records name the node of the graph that they belong to.
     fn names_nodes(&self) -> bool;
 
     /// Starts recording for one more rank. The error is the reason in words.

@@ -41,7 +41,7 @@ pub fn hints(root: &Path, search: HintTopic, variable: impl Fn(&str) -> Option<S
     hints
 }
 
-/// Whether the kernel has AMD's driver.
+/// True if the kernel has AMD's driver.
 pub fn has_driver(root: &Path) -> bool {
     root.join("sys/module/amdgpu").exists()
 }

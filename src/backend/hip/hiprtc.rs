@@ -79,7 +79,7 @@ impl Hiprtc {
         self.compiler.version_text()
     }
 
-    /// Whether the compiler supports an architecture, such as `gfx942:sramecc+:xnack-`.
+    /// True if the compiler supports an architecture, such as `gfx942:sramecc+:xnack-`.
     pub fn knows(&self, architecture: &str) -> bool {
         self.architectures.iter().any(|known| known == name(architecture))
     }

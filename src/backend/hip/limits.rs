@@ -14,7 +14,7 @@ pub struct VersionBehavior {
     /// Number of branches of a graph that run concurrently, unless DEBUG_HIP_FORCE_GRAPH_QUEUES is set; `None` if each
     /// branch runs on a stream of its own.
     pub branches: Option<u32>,
-    /// Whether a copy within a device can be requested from a copy engine.
+    /// True if a copy within a device can be requested from a copy engine.
     pub copies_without_units: bool,
     /// Largest copy to or from the host, in bytes, for which the runtime uses a kernel, unless GPU_FORCE_BLIT_COPY_SIZE
     /// is set.

@@ -53,7 +53,7 @@ impl Hip {
 }
 
 impl Product {
-    /// Whether two products, whose sizes may differ, are computed by the same algorithm.
+    /// True if two products, whose sizes may differ, are computed by the same algorithm.
     pub fn same_algorithm(&self, other: &Self) -> bool {
         match (self, other) {
             (Product::Lt(one), Product::Lt(other)) => one.same_algorithm(other),

@@ -78,9 +78,9 @@ const TRACING: u32 = 1;
 const MEMORY_COPY: u32 = 10;
 const KERNEL_DISPATCH: u32 = 11;
 
-/// Size in bytes of the library's buffer for records, and the number of filled bytes at which the library delivers
-/// them.
+/// Size in bytes of the library's buffer for records.
 const BUFFER_BYTES: usize = 16 << 20;
+/// Number of filled bytes at which the library delivers records.
 const WATERMARK_BYTES: usize = 12 << 20;
 
 /// Byte offsets in the records of kernels and of copies: number that was pushed when the work was launched, start, end.
@@ -94,9 +94,9 @@ const GROUP_SEGMENT: usize = 100;
 const WORKGROUP: usize = 104;
 const GRID: usize = 116;
 
-/// Time in which the library must deliver the records of an idle device, and the interval between two attempts to flush
-/// them.
+/// Time in which the library must deliver the records of an idle device.
 const DELIVERY: Duration = Duration::from_millis(500);
+/// Interval between two attempts to flush records.
 const ATTEMPT: Duration = Duration::from_millis(1);
 
 /// Launch calls that the thread of one rank has made while the library recorded.
@@ -150,7 +150,7 @@ pub fn attach(paths: &SearchPaths) {
     LIBRARY.get_or_init(|| Rocprofiler::load(paths).map(Arc::new));
 }
 
-/// Whether a run has requested the library.
+/// True if a run has requested the library.
 pub fn is_wanted() -> bool {
     LIBRARY.get().is_some()
 }

@@ -31,8 +31,9 @@ functions! {
     }
 }
 
-/// Clock domains: compute units and memory.
+/// Clock domain of the compute units.
 const CLOCK_SYSTEM: u32 = 0;
+/// Clock domain of the memory.
 const CLOCK_MEMORY: u32 = 4;
 
 /// The temperature sensor at the hottest point of the chip, and the kind of value that is its current temperature.

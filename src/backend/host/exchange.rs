@@ -29,8 +29,8 @@ pub struct CopiesInFlight {
 type Arriving = (usize, Vec<f64>);
 
 impl CopiesInFlight {
-    /// This rank's part in a copy between ranks: sends `inputs`, and stores the received values in `outputs`. Blocks
-    /// until the other ranks have sent.
+    /// Carries out the rank's part in a copy between ranks: sends `inputs`, and stores the received values in `outputs`.
+    /// Blocks until the other ranks have sent.
     pub fn pass(&self, crossing: u32, peer: &Peer, inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
         let mut sent = lock(&self.sent);
         if let (Some(Sent { to, counted, .. }), Some(values)) = (&peer.sends, inputs.first()) {
@@ -98,7 +98,7 @@ struct Share {
 }
 
 impl Share {
-    /// Whether the collectives of another rank are the same calls.
+    /// True if the collectives of another rank are the same calls.
     fn meets(&self, others: &[Collective]) -> bool {
         let pairs = self.collectives.iter().zip(others);
         self.collectives.len() == others.len() && pairs.into_iter().all(|(one, other)| one.meets(other))
@@ -116,7 +116,7 @@ impl CommState {
         CommState { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Whether all ranks have arrived with collectives that are not the same.
+    /// True if all ranks have arrived with collectives that are not the same.
     pub fn is_mismatched(&self) -> bool {
         let state = lock(&self.state);
         state.mismatched && state.shares.iter().all(Option::is_some)

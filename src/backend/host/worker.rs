@@ -45,7 +45,7 @@ impl RecordedEvent {
         self.changed.notify_all();
     }
 
-    /// Whether the event has been recorded `count` times.
+    /// True if the event has been recorded `count` times.
     pub fn has_reached(&self, count: u64) -> bool {
         *lock(&self.count) >= count
     }

@@ -52,7 +52,7 @@ pub fn sweep(folder: &Path) {
     }
 }
 
-/// Whether no process listens at a socket any more.
+/// True if no process listens at a socket any more.
 pub fn is_abandoned(path: &Path) -> bool {
     let connected = std::os::unix::net::UnixStream::connect(path);
     connected.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)

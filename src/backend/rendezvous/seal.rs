@@ -26,7 +26,7 @@ pub fn tag(key: &[u8], label: &str, parts: &[&[u8]]) -> Tag {
     keyed(key, label, parts).finalize().into_bytes().into()
 }
 
-/// Whether a received tag is the right one. Takes the same time whether or not it is.
+/// True if a received tag is the right one. Takes the same time whether or not it is.
 pub fn holds(key: &[u8], label: &str, parts: &[&[u8]], found: &[u8]) -> bool {
     keyed(key, label, parts).verify_slice(found).is_ok()
 }
@@ -50,7 +50,7 @@ impl Seal {
         tag(&self.key, what, &[&[number.as_slice()], bytes].concat())
     }
 
-    /// Whether a part of the next frame has this tag.
+    /// True if a part of the next frame has this tag.
     pub fn holds(&self, what: &str, bytes: &[&[u8]], found: &[u8]) -> bool {
         let number = self.next.to_le_bytes();
         holds(&self.key, what, &[&[number.as_slice()], bytes].concat(), found)

@@ -23,7 +23,7 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// Whether an address, as text, is a loopback address.
+/// True if an address, as text, is a loopback address.
 pub fn is_loopback(address: &str) -> bool {
     address == "localhost" || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
@@ -216,7 +216,7 @@ fn connect_now(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Whether the process at the other end of a Unix socket belongs to this user, according to the kernel.
+/// True if the process at the other end of a Unix socket belongs to this user, according to the kernel.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn is_same_user(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::geteuid())

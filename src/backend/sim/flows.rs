@@ -61,7 +61,7 @@ struct Capacity {
 }
 
 impl Capacity {
-    /// Whether the flows would need more than the capacity at full speed.
+    /// True if the flows would need more than the capacity at full speed.
     fn contended(&self) -> bool {
         self.users.iter().map(|(_, share)| share).sum::<f64>() > ROUNDING
     }
@@ -269,10 +269,10 @@ impl<T: Copy> Flows<T> {
 mod tests {
     use super::*;
 
-    /// When a flow begins, how long it takes at full speed, and its demands.
+    /// Start of a flow, its duration at full speed, and its demands.
     type Drawn<'a> = (Time, f64, &'a [(CapacityId, f64)]);
 
-    /// When flows end.
+    /// Returns the ends of flows.
     fn ends(flows: &[Drawn]) -> Vec<(u32, Time)> {
         let mut state = Flows::new(4);
         let mut ends = Vec::new();

@@ -40,9 +40,9 @@ pub enum Action {
     /// Nothing, at a position in a lane: begin or end of a graph, or a stamp, whose number is given.
     Mark(Option<u32>),
     Run(Task),
-    /// This rank's part in the exchange with this number, which [`SimMachine::exchange`] has returned.
+    /// The rank's part in the exchange with this number, which [`SimMachine::exchange`] has returned.
     Exchange(u32),
-    /// This rank's part in an exchange that is not a kernel, with its number: it uses neither compute units nor a
+    /// The rank's part in the exchange with this number, which is not a kernel: it uses neither compute units nor a
     /// hardware queue.
     Meet(u32),
     /// The end of one of several branches of a graph, which the front end handles as it launches a node.
@@ -50,7 +50,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether a copy engine executes the action.
+    /// True if a copy engine executes the action.
     pub fn is_copy(self) -> bool {
         matches!(self, Action::Run(task) if engines_of(&task).is_some())
     }
@@ -82,9 +82,9 @@ struct TaskState {
     /// Tasks that depend on this one, each with the minimum time between the end of this task and its start.
     followers: Vec<(TaskId, Time)>,
     end: Option<Time>,
-    /// Number of a kernel's blocks that have not begun, and number of those that run. For an exchange, `waiting` is the
-    /// number of compute units that it still needs.
+    /// Number of a kernel's blocks that have not begun; of an exchange, number of compute units that it still needs.
     waiting: u64,
+    /// Number of a kernel's blocks that run.
     running: u64,
     /// Time in ns by which rounding has shortened the task's blocks so far; later blocks compensate for it.
     left_out: f64,
@@ -93,8 +93,8 @@ struct TaskState {
     /// Lane whose progress the task changes, and whether its start and its end count as those of an operation; `None` if
     /// neither does.
     counted: Option<(u32, [bool; 2])>,
-    /// If the task ends a launch of a graph that was launched again: the begin of that launch, the time of the call, and
-    /// the delay in ns of its roots if the task ends after the call.
+    /// Next launch of the graph whose launch this task ends: its first task, the time of the call, and the delay in ns of
+    /// its roots if the task ends after the call. `None` if the graph was not launched again.
     relaunch: Option<(TaskId, Time, Time)>,
 }
 
@@ -320,7 +320,7 @@ impl SimMachine {
         self.outstanding[lane as usize]
     }
 
-    /// Whether a task has ended.
+    /// True if a task has ended.
     pub fn has_ended(&self, task: TaskId) -> bool {
         // Tasks that are no longer kept ended long ago.
         task.checked_sub(self.first).is_none_or(|index| self.tasks[index as usize].end.is_some())
@@ -412,7 +412,7 @@ impl SimMachine {
         self.awaited_lanes.remove(&lane);
     }
 
-    /// Whether one of the awaited events has happened since the last call.
+    /// True if one of the awaited events has happened since the last call.
     pub fn moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }

@@ -29,7 +29,7 @@ pub struct Sim {
     profile: Profile,
     /// Compiles the kernels that a file declares, to learn their resources; `None` if they are not compiled.
     compile: Option<Compile>,
-    /// Whether every iteration is simulated, even one that equals an earlier one.
+    /// True if every iteration is simulated, even one that equals an earlier one.
     each: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Parts of an image's operations: for each launch, the host's time and the work on the simulated machine.
+//! The launches of an image's operations: for each, the host's time and the work on the simulated machine.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub struct SimLaunch {
     pub action: Action,
     /// Time in ns that the call takes on the host.
     pub host: Time,
-    /// Whether the call blocks the host until the work has ended.
+    /// True if the call blocks the host until the work has ended.
     pub holds_host: bool,
     /// True if the host reads the numbers of rows before it launches the transfer, so that no graph can contain it.
     pub reads_counts: bool,
@@ -70,7 +70,7 @@ fn accesses(image: &Image, number: u32) -> OperationAccesses<'_> {
     }
 }
 
-/// Whether the last-level cache has lost the commands of an iteration when it begins. A flush removes them, and so do the operations of a
+/// True if the last-level cache has lost the commands of an iteration when it begins. A flush removes them, and so do the operations of a
 /// period if they access more bytes than the cache holds.
 pub fn evicts(image: &Image, profile: &Profile) -> bool {
     let all = (0..image.predecessors.launches() as u32).map(|number| accesses(image, number));

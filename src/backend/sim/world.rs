@@ -36,6 +36,7 @@ const RING: u64 = 64;
 /// The number of iterations that a rank has issued since it entered, with the times of the last ones.
 #[derive(Clone, Debug)]
 struct IssuedCount {
+    /// Number of iterations.
     count: u64,
     /// Times in ns at which the last iterations were issued, as a ring.
     times: [Time; RING as usize],
@@ -95,7 +96,9 @@ pub struct SharedState {
     ranks: Vec<SharedRank>,
     /// Number of ranks that have entered.
     entered: u32,
+    /// True from the moment when all ranks have entered until the last one leaves.
     together: bool,
+    /// Index of the rank whose thread may run.
     turn: usize,
     /// True if some rank waits although no event is left.
     stuck: bool,
@@ -104,12 +107,12 @@ pub struct SharedState {
 }
 
 impl SharedState {
-    /// Whether some rank waits for something that never happens.
+    /// True if some rank waits for something that never happens.
     pub fn is_stuck(&self) -> bool {
         self.stuck
     }
 
-    /// Whether the event that a rank waits for has happened.
+    /// True if the event that a rank waits for has happened.
     fn is_there(&self, awaited: Awaited) -> bool {
         match awaited {
             Awaited::End(task) => self.machine.has_ended(task),
@@ -205,8 +208,9 @@ impl SharedState {
 #[derive(Debug)]
 pub struct World {
     state: Mutex<SharedState>,
+    /// For each rank, the condition on which it waits for its turn.
     turns: Vec<Condvar>,
-    /// Whether every iteration is simulated, even one that equals an earlier one.
+    /// True if every iteration is simulated, even one that equals an earlier one.
     each: bool,
 }
 

@@ -111,7 +111,7 @@ fn find_files(path: &Path, scenario: &mut Scenario, mistakes: &mut Mistakes) {
     }
 }
 
-/// Whether a name that [`workload`] returned belongs to a file or a shipped workload.
+/// True if a name that [`workload`] returned belongs to a file or a shipped workload.
 fn is_known(name: &str) -> bool {
     name == load::STANDARD_INPUT
         || project::is_there(name)

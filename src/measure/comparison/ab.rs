@@ -103,7 +103,7 @@ pub struct AbResult {
     pub between_runs: Option<f64>,
     /// Effect of the blocks that were measured separately, one side after the other; `None` if they are missing.
     pub apart: Option<Effect>,
-    /// Whether the interleaved and the separate blocks agree; `None` if one of them is missing.
+    /// True if the interleaved and the separate blocks agree; `None` if one of them is missing.
     pub agree: Option<bool>,
     /// Carry-over for each side: the time of its blocks directly after a block of the other side, over that directly
     /// after its own.
@@ -191,7 +191,7 @@ impl AbRecord {
         one_process.then(|| effect::between_runs(graphs))
     }
 
-    /// Carry-over of a side: its blocks after a block of the other side, compared with those after its own. `None` with
+    /// Carry-over of a side: its blocks after a block of the other side, compared with its blocks after a block of its own. `None` with
     /// fresh processes.
     fn carried(&self, side: AbSide, threshold: f64) -> Option<Effect> {
         if self.way == BlockMode::Fresh {
@@ -254,7 +254,7 @@ impl AbRecord {
     }
 }
 
-/// Whether the interleaved and the separate effects agree: their difference is within the combined uncertainty or
+/// True if the interleaved and the separate effects agree: their difference is within the combined uncertainty or
 /// within the threshold. `None` if one of them has no interval.
 fn agree(turns: &Paired, apart: &Effect) -> Option<bool> {
     let half = |(low, high): (f64, f64)| (high / low).ln() / 2.0;

@@ -184,7 +184,7 @@ named! {
 }
 
 impl Status {
-    /// Whether the case was measured completely, so that it has a record.
+    /// True if the case was measured completely, so that it has a record.
     pub fn is_measured(self) -> bool {
         matches!(self, Status::Done | Status::Unstable | Status::NotHeld)
     }
@@ -269,12 +269,12 @@ pub struct Cases {
     pub cases: Vec<Case>,
     /// Bytes of all complete lines. Anything after them is an incomplete line.
     pub whole: usize,
-    /// Whether the last line was incomplete and was ignored.
+    /// True if the last line was incomplete and was ignored.
     pub torn: bool,
 }
 
 impl Cases {
-    /// Whether a text begins like a file of cases.
+    /// True if a text begins like a file of cases.
     pub fn recognizes(bytes: &[u8]) -> bool {
         let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
         serde_json::from_slice::<CasesHead>(first).is_ok_and(|head| head.schema.starts_with("aorta.cases/"))

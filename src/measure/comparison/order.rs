@@ -60,7 +60,7 @@ impl CaseOrder {
         header.axes.iter().map(|axis| axis.name.as_str()).chain([MEDIAN, RATE]).chain(metrics).collect()
     }
 
-    /// Whether the key is a metric, not an axis or headline.
+    /// True if the key is a metric, not an axis or headline.
     pub fn is_metric(&self, header: &CasesHeader) -> bool {
         !CaseOrder::names(header, std::iter::empty()).contains(&self.name.as_str())
     }

@@ -172,7 +172,7 @@ fn other_values(axes: &[&Axis], case: &Case) -> Vec<(String, String)> {
     values.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Whether an axis is an amount of a resource: streams or ranks.
+/// True if an axis is an amount of a resource: streams or ranks.
 fn is_resource(axis: &Axis) -> bool {
     matches!(axis.name.as_str(), "streams" | "ranks" | "emulate")
 }

@@ -23,8 +23,9 @@ use crate::measure::statistics::stats::{Moments, student};
 /// An axis: its number of values, and whether neighbouring values are similar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchAxis {
+    /// Number of values.
     pub values: usize,
-    /// Whether neighbouring values are similar.
+    /// True if neighbouring values are similar.
     pub ordered: bool,
 }
 
@@ -46,7 +47,7 @@ pub trait Objective {
     /// Error that ends the search.
     type End;
 
-    /// Whether a point can be run at all. Costs no run.
+    /// True if a point can be run at all. Costs no run.
     fn fits(&mut self, point: &[usize]) -> bool;
 
     /// Runs a point and returns its cost: positive, lower is better. `None` if the run failed.

@@ -77,9 +77,9 @@ pub struct RankMetrics<'a> {
 #[derive(Debug, Default)]
 struct MetricCache {
     slots: Memo<usize, CommonSlots>,
-    /// Whether each metric uses figures of observed iterations.
+    /// By number of the metric: true if it uses figures of observed iterations.
     observed: Memo<usize, bool>,
-    /// Whether the program has operations of each set of each metric.
+    /// By number of the metric: true if the program has operations of each of its sets.
     has_operations: Memo<usize, bool>,
     values: Memo<(usize, IterationSet), f64>,
     series: Memo<(usize, IterationSet), SampleSeries>,
@@ -249,7 +249,7 @@ impl<'a> RankMetrics<'a> {
         self.known.series.get(key, || self.series(&self.evidence.program.metrics[metric].value, view))
     }
 
-    /// Whether an expression contains a figure that exists for observed iterations only.
+    /// True if an expression contains a figure that exists for observed iterations only.
     fn observes(&self, expr: &FigureExpr) -> bool {
         expr.leaves().into_iter().any(|leaf| match leaf {
             FigureExpr::Figure { figure, set, .. } => figure.is_observed(set.is_some()),
@@ -344,7 +344,7 @@ impl<'a> RankMetrics<'a> {
         self.value(expr, &IterationSet { slots: ViewedSlots::Rounds(slots), times: TimeBasis::Undecided })
     }
 
-    /// Whether this rank's program has operations of each set in an expression.
+    /// True if this rank's program has operations of each set in an expression.
     fn has_operations(&self, expr: &FigureExpr) -> bool {
         let has_any = |set: &OpSet| {
             self.evidence

@@ -14,7 +14,7 @@ use crate::measure::record::ArrivalRecord;
 #[derive(Clone, Debug, Default)]
 pub struct RankArrivals {
     pub rank: u32,
-    /// Begin of each iteration on the host's clock; empty unless all are known.
+    /// Start of each iteration on the host's clock; empty unless all are known.
     pub origins: Vec<Moment>,
     /// Arrivals of the rank's operations, in the order of the text.
     pub arrivals: Vec<ArrivalRecord>,
@@ -77,7 +77,7 @@ pub fn keep_matched(slots: &mut [Vec<RankArrivals>]) {
     }
 }
 
-/// Begin of each observed iteration; empty unless all are known.
+/// Start of each observed iteration; empty unless all are known.
 fn origins(traces: &[&Trace]) -> Vec<Moment> {
     traces.iter().map(|trace| trace.origin).collect::<Option<_>>().unwrap_or_default()
 }

@@ -92,7 +92,7 @@ fn median(times: impl Iterator<Item = Nanos>) -> Option<Nanos> {
     Summary::of(&times).map(|summary| Nanos::rounded(summary.p50))
 }
 
-/// Whether ranks wait longer for point-to-point transfers than in collectives.
+/// True if ranks wait longer for point-to-point transfers than in collectives.
 fn waits_mostly_for_transfers(ranks: &[RankRecord], collectives: &[CollectiveRecord]) -> bool {
     let arrivals = ranks.iter().flat_map(|rank| rank.collectives.iter().map(|arrival| (rank.rank, arrival)));
     let sent: BTreeSet<(u32, u32)> =

@@ -10,7 +10,7 @@ use super::alone::Alone;
 use super::spans::{self, TimeRange};
 use super::waiting::Iteration;
 
-/// Whether a category is computation. Copies and collectives move data, and markers do nothing.
+/// True if a category is computation. Copies and collectives move data, and markers do nothing.
 pub fn computes(category: Category) -> bool {
     !matches!(category, Category::Copy | Category::Collective | Category::Marker)
 }

@@ -137,9 +137,12 @@ fn pieces(spec: &Spec) -> Option<u64> {
     launches.iter().all(by_engine).then_some(launches.len() as u64)
 }
 
-/// Short shape: `4096×4096×1024 bf16` (rows, columns, inner dimension) of a matrix product, preceded by the number of products if
-/// there are several, over all launches; the arithmetic and bytes of synthetic work; the smaller operand of a copy; of any other
-/// operation its largest operand, apart from a bias and its gradient.
+/// Returns a short form of an operation's size:
+/// - of a matrix product, `4096×4096×1024 bf16` (rows, columns, inner dimension), after the number of products in all launches if there
+///   are several;
+/// - of synthetic work, its arithmetic and bytes;
+/// - of a copy, the smaller operand;
+/// - of any other operation, the largest operand, apart from a bias and its gradient.
 fn size(spec: &Spec) -> String {
     let text = |[batch, m, n, k]: [u64; 4], arithmetic: Arithmetic| {
         let batch = if batch > 1 { format!("{batch} × ") } else { String::new() };
@@ -195,8 +198,8 @@ fn size(spec: &Spec) -> String {
     shown.map_or_else(String::new, |tensor| live_rows(spec, tensor) + &short_shape(tensor))
 }
 
-/// Text before the shape of an operand of which data determines how many rows are used: `512 of ` if they are known, `~512 of `
-/// if they are assumed, `up to ` if nothing is known of them; empty if the shape determines them.
+/// Text before the shape of an operand, if data determines the number of rows that are used: `512 of ` if the number is known,
+/// `~512 of ` if it is assumed, and `up to ` if it is unknown; empty if the shape determines the number.
 fn live_rows(spec: &Spec, tensor: &Tensor) -> String {
     match spec.live {
         Some(LiveRows { rows, .. }) if tensor.dims.first().is_some_and(|all| *all <= rows) => "up to ".to_owned(),

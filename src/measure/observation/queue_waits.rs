@@ -62,7 +62,7 @@ pub fn start(mode: LaunchMode, profile: &Profile) -> Nanos {
 struct QueueWait {
     /// Index of the span of the operation that the queue waited for.
     behind: usize,
-    /// End of the last dependency of the operation, or the begin of the iteration.
+    /// End of the last dependency of the operation, or the start of the iteration.
     ready: i64,
     /// Moment at which the operation before it left the queue.
     until: i64,

@@ -1,6 +1,6 @@
 //! Sets of time intervals: union, intersection, length. Times are plain numbers.
 
-/// Begin and end.
+/// Start and end.
 pub type TimeRange = (f64, f64);
 
 /// Merges intervals that touch or overlap; sorts them.

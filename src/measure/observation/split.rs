@@ -71,7 +71,7 @@ pub struct ChainLink {
 /// An iteration on the time axis of the iteration that is split.
 struct PlacedIteration<'a> {
     iteration: &'a Iteration<'a>,
-    /// Time from the begin of the iteration that is split to the begin of this one, in ns; at most 0.
+    /// Time from the start of the iteration that is split to the start of this one, in ns; at most 0.
     begin: i64,
     order: Rc<TraceOrder>,
 }
@@ -109,7 +109,7 @@ impl PlacedIteration<'_> {
         (span.start.0 + self.begin, span.end.0 + self.begin)
     }
 
-    /// Begin and end of the iteration.
+    /// Start and end of the iteration.
     fn range(&self) -> (i64, i64) {
         (self.begin, self.begin + self.iteration.trace.time.0.max(0))
     }
@@ -164,7 +164,7 @@ impl Windows {
         Windows(ages.map(|age| placed[age].range()).filter(|(from, to)| to - from == own.time.0.max(0)).collect())
     }
 
-    /// Begin of the earliest window.
+    /// Start of the earliest window.
     fn floor(&self) -> i64 {
         self.0.last().map_or(0, |(from, _)| *from)
     }
@@ -246,7 +246,7 @@ fn divide(parts: &mut TimeSplitRecord, count: i64) {
     all.into_iter().chain(stretch_ns.as_mut()).for_each(|part| part.0 = part.0.div_euclid(count));
 }
 
-/// The links of the chain that have a part of the windows, from the first to the last, and whether the chain reaches the begin of the
+/// The links of the chain that have a part of the windows, from the first to the last, and whether the chain reaches the start of the
 /// earliest window.
 fn chain(placed: &[PlacedIteration], windows: &Windows, around: &TimeSplitContext) -> (Vec<ChainLink>, bool) {
     let (own, floor) = (placed[0].iteration.trace, windows.floor());

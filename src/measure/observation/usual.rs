@@ -16,11 +16,12 @@ use crate::measure::record::CategoryRecord;
 /// Mean duration of operations below which their shares depend on launches more than on the model.
 const SHORT: Nanos = Nanos(5_000);
 
-/// Shares of products in the computation, in percent, below which the report mentions them.
+/// Share of products in the computation of an inference, in percent, below which the report mentions it.
 const INFERENCE: f64 = 26.4;
+/// Share of products in the computation of a training, in percent, below which the report mentions it.
 const TRAINING: f64 = 61.0;
 
-/// Whether a program trains a model or only infers.
+/// Purpose of a program: training a model, or only inference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Inference,
@@ -28,7 +29,7 @@ pub enum Purpose {
     Training,
 }
 
-/// Returns whether a program trains a model or only infers; `None` if it has no matrix products or no row-wise operations,
+/// Returns the purpose of a program; `None` if it has no matrix products or no row-wise operations,
 /// or trains without attention.
 pub fn pass(program: &Program) -> Option<Purpose> {
     let has = |category| program.specs.iter().any(|spec| spec.operation.category() == category);

@@ -340,9 +340,9 @@ fn mostly_pageable(operations: &[OperationRecord]) -> bool {
     time(true) > time(false)
 }
 
-/// If an iteration's operations together reach a large share of the peak of a resource that can hold up a part of the chain: the verdict's
-/// name with a remedy, and that share. Copies and waits for their engines use links, kernels memory and arithmetic, and a gap may wait for
-/// either.
+/// Returns the verdict's name with a remedy, and the share of a peak, if an iteration's operations together reach a large share of the peak
+/// of a resource that can hold up a part of the chain; otherwise `None`. Copies and waits for their engines use links, kernels use memory and
+/// arithmetic, and a gap may wait for either.
 fn together(analysis: &AnalysisRecord, part: &str) -> Option<((String, String), f64)> {
     let PeakRecord { flops, bytes, link, .. } = analysis.peak.as_ref()?;
     let is_gap = matches!(part, "dependency" | "idle");

@@ -366,7 +366,7 @@ pub struct WarmupRecord {
     pub iterations: u64,
     /// Relative change of the last round's times from the first to the last third; `None` without a trend.
     pub trend: Option<f64>,
-    /// Whether the last round had no trend; `None` if it was too short to decide.
+    /// True if the last round had no trend; `None` if it was too short to decide.
     pub settled: Option<bool>,
     /// Time of the first iteration after the preparation; `None` if it was not timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -447,8 +447,9 @@ pub struct ExpectedRecord {
     pub rank: Option<u32>,
     /// Number of operations whose median the value is.
     pub count: usize,
-    /// Value in SI units, and the text that reports show.
+    /// Value in SI units.
     pub value: f64,
+    /// Value as reports show it.
     pub text: String,
     /// Ends of the range, in the same unit; `None` for an open end.
     pub low: Option<f64>,
@@ -456,8 +457,9 @@ pub struct ExpectedRecord {
     pub normal: String,
     /// `normal`, `slower` or `faster`.
     pub verdict: String,
-    /// The typical value, and where it was measured.
+    /// The typical value.
     pub seen: String,
+    /// Source of the typical value: a measurement or a publication.
     pub source: String,
     /// Likely causes to check first if the value is not normal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

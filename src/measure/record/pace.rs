@@ -16,7 +16,7 @@ pub enum Pace {
     Host,
 }
 
-/// Whether iterations were gated; `None` for a graph, which one call launches.
+/// True if iterations were gated; `None` for a graph, which one call launches.
 pub fn gated(variant: &Variant) -> Option<bool> {
     (variant.launch == "stream").then_some(variant.ungated.is_some())
 }

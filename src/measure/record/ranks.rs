@@ -31,7 +31,7 @@ pub struct RankRecord {
     /// Occupied compute units during that iteration. Empty unless the run was simulated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub occupied: Vec<OccupiedRecord>,
-    /// Begin of each observed iteration of the slot on the host's clock. The last is that of `trace`. Empty if one rank
+    /// Start of each observed iteration of the slot on the host's clock. The last is that of `trace`. Empty if one rank
     /// runs alone, or if the clocks could not be aligned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<Moment>,
@@ -154,8 +154,9 @@ pub struct LateRecord {
     pub late_ns: Nanos,
     /// Uncertainty of `late_ns`, which the alignment of the clocks of all ranks leaves.
     pub error_ns: Nanos,
-    /// Number of iterations in which the rank arrived last beyond the clocks' error; the next field counts all observed ones.
+    /// Number of iterations in which the rank arrived last beyond the clocks' error.
     pub times: usize,
+    /// Number of observed iterations.
     pub of: usize,
 }
 
@@ -450,7 +451,7 @@ pub struct OperationRecord {
     pub transfer_ns: Option<Nanos>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ns: Option<Nanos>,
-    /// Median of the observed starts, from the begin of the iteration; `None` if the operation was not observed.
+    /// Median of the observed starts, from the start of the iteration; `None` if the operation was not observed.
     pub start_ns: Option<Nanos>,
     /// Median duration of the operation in the run on one stream, without waiting for other ranks; `None` without such a run.
     #[serde(default)]

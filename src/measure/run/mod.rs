@@ -132,7 +132,7 @@ fn headlines(
     Ok(())
 }
 
-/// Whether the program is measured on one stream, too.
+/// True if the program is measured on one stream, too.
 fn has_serial_run(request: &Request) -> bool {
     needs_single_stream_run(request.first().program) && plan::ranks::complete_on_one_stream(request.plans)
 }
@@ -329,8 +329,8 @@ fn observe(request: &Request, session: &mut Ranks, sampled: &mut VariantSamples)
     Ok(())
 }
 
-/// Observes the iterations by events too if the vendor's records slow them down, and keeps these times if events slow them down
-/// less. The launches of each operation remain those of the records.
+/// Observes iterations by events too if the vendor's records slow them down. Keeps the times by events if events slow iterations
+/// down less; the launches of each operation remain those of the records.
 fn prefer_events(request: &Request, session: &mut Ranks, sampled: &mut VariantSamples) -> Result<(), ExecError> {
     let times = request.times(&sampled.blocks.samples.slowest);
     let (Some(records), Some(recorded), Some(headline)) = (&sampled.observed_by, session.recorded_time(), times.p50_ns)
@@ -361,7 +361,7 @@ fn prefer_events(request: &Request, session: &mut Ranks, sampled: &mut VariantSa
     Ok(())
 }
 
-/// Whether events may slow down an iteration less than the vendor's records did, so that it is worth a try.
+/// True if events may slow down an iteration less than the vendor's records did, so that it is worth a try.
 fn events_may_be_cheaper(headline: Nanos, recorded: Nanos, operations: usize) -> bool {
     let excess = (recorded - headline).0 as f64;
     excess > NOTICEABLE * headline.0 as f64 && excess > (EVENTS.0 * operations as i64) as f64
@@ -429,7 +429,7 @@ fn early_gate_warning(mode: LaunchMode, samples: &Samples) -> Option<String> {
     })
 }
 
-/// Whether a metric needs the run on one stream.
+/// True if a metric needs the run on one stream.
 fn needs_single_stream_run(program: &Program) -> bool {
     let conditions = program.expectations.iter().flat_map(|one| std::iter::once(&one.condition).chain(&one.when));
     let mut leaves = program.metrics.iter().map(|metric| &metric.value).chain(conditions).flat_map(FigureExpr::leaves);

@@ -75,7 +75,7 @@ impl WarmSession<'_> {
         self.session.slots()
     }
 
-    /// Whether iterations are gated; `None` for a graph, which one call launches.
+    /// True if iterations are gated; `None` for a graph, which one call launches.
     pub fn gated(&self) -> Option<bool> {
         (self.mode == LaunchMode::Stream).then(|| self.session.is_gated())
     }

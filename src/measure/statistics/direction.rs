@@ -28,10 +28,10 @@ pub fn of(name: &str, unit: &str) -> Option<Direction> {
     }
 }
 
-/// How a part of an expression changes as a run gets better.
+/// Change of a part of an expression as a run gets better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trend {
-    /// No change: a constant, the work of the file, or the time of another order of the same operations.
+    /// Stays equal: a constant, the work of the file, or the time of another order of the same operations.
     Stays,
     Better(Direction),
     Unknown,

@@ -165,7 +165,7 @@ impl Effect {
         Effect { base: 1.0 / self.base, other: 1.0 / self.other, ratio: 1.0 / self.ratio, interval, ..self }
     }
 
-    /// Whether the effect has an interval that comes from noise.
+    /// True if the effect has an interval that comes from noise.
     pub fn is_uncertain(&self) -> bool {
         self.interval.is_some_and(|(low, high)| low < high)
     }

@@ -65,7 +65,7 @@ impl Alarms {
         self.alarms as f64 / self.comparisons.max(1) as f64
     }
 
-    /// Whether false alarms stay too frequent even with the widest interval.
+    /// True if false alarms stay too frequent even with the widest interval.
     pub fn too_many(&self) -> bool {
         self.rate() > ALARMS
     }

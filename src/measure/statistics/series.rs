@@ -23,8 +23,9 @@ const MODES: f64 = 0.02;
 /// uniform one 2.7.
 const APART: f64 = 6.0;
 
-/// Minimum share and number of samples of the smaller mode.
+/// Minimum share of the samples in the smaller mode.
 const SMALLER: f64 = 0.1;
+/// Minimum number of samples of the smaller mode.
 const MIN_SAMPLES: usize = 5;
 
 /// Two modes of the samples.

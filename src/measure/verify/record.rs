@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct VerificationRecord {
     /// Number of compared iterations.
     pub iterations: u32,
-    /// Whether everything that was checked is correct.
+    /// True if everything that was checked is correct.
     pub held: bool,
     /// Checked operations, by name.
     #[serde(default)]
@@ -95,7 +95,7 @@ pub struct OutputVerification {
     pub error: f64,
     /// Largest allowed error.
     pub bound: f64,
-    /// Whether the error is within the bound.
+    /// True if the error is within the bound.
     pub held: bool,
 }
 

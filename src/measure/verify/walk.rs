@@ -28,7 +28,9 @@ pub struct Verifier<'a> {
     live: BTreeSet<MatchKey>,
     operations: BTreeMap<String, CheckedOperations>,
     mistakes: Vec<WrongLaunch>,
+    /// Value of [`Findings::unread`] so far.
     unread: u64,
+    /// Value of [`Findings::taken`] so far.
     taken: u64,
     room: Buffers,
 }
@@ -66,7 +68,9 @@ pub enum WalkOutcome {
 #[derive(Default)]
 struct IterationResults {
     brought: Vec<Contribution>,
+    /// Contents that the device left in the outputs of operations between ranks.
     left: Vec<DeviceOutputs>,
+    /// True if the backend has no memory to check.
     blind: bool,
 }
 

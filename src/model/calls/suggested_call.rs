@@ -489,7 +489,7 @@ fn names_gradient(name: &str) -> bool {
     name.starts_with(['g', 'd']) || name.contains("grad")
 }
 
-/// Whether the last of several expressions is a tensor alone and nothing is written: it is probably meant to be the output,
+/// True if the last of several expressions is a tensor alone and nothing is written: it is probably meant to be the output,
 /// as in `map(x + 1, y)`.
 fn names_output(operation: &dyn Operation, call: &Call) -> bool {
     match (operation.signature().inputs, call.inputs.as_slice()) {

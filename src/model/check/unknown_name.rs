@@ -115,7 +115,7 @@ impl Checker<'_> {
         });
     }
 
-    /// Whether a loop of the file, and not of a module, has a variable of that name.
+    /// True if a loop of the file, and not of a module, has a variable of that name.
     fn is_of_a_loop(&self, symbol: Symbol) -> bool {
         let mut found = false;
         for body in self.ast.decls.iter().filter(|decl| !is_of_module(self.ast, decl)).filter_map(Decl::body) {

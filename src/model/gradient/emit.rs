@@ -386,7 +386,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// Whether a move is unnecessary because its tensor was computed at the destination.
+/// True if a move is unnecessary because its tensor was computed at the destination.
 fn is_done(emission: &Emission, step: &TapeOperation) -> bool {
     let target = step.inputs.first().and_then(|&input| emission.tape.whole(input));
     step.is_move() && target.is_some_and(|root| emission.targets.get(&root) == Some(&step.outputs[0]))

@@ -47,7 +47,7 @@ fn joined(tape: &mut Tape, place: usize, goal: impl Fn(TensorId) -> Option<Tenso
     Some(TapeOperation { attrs, inputs, outputs: vec![to], ..product.clone() })
 }
 
-/// Whether the elements of a tensor's rows are contiguous, as libraries require.
+/// True if the elements of a tensor's rows are contiguous, as libraries require.
 fn has_rows(tensor: &Tensor) -> bool {
     tensor.strides.last() == Some(&1) || tensor.dims.last() == Some(&1)
 }

@@ -11,16 +11,17 @@ use crate::model::values::value::Value;
 
 /// Options of a `grad`.
 pub(super) struct GradientOptions {
-    /// Whether a gradient is added to the contents of its output.
+    /// Outputs to whose contents gradients are added.
     pub accumulate: Accumulate,
     /// Type to which gradients are rounded before products with 8-bit factors; `None` leaves them as they are.
     pub quantize: Option<DType>,
 }
 
-/// Whether gradients are added to the contents of outputs.
+/// For each output, true if its gradient is added to the contents instead of replacing them.
 pub(super) enum Accumulate {
+    /// The same value for all outputs.
     All(bool),
-    /// For each output of the `grad`.
+    /// One value for each output of the `grad`.
     Each(Vec<bool>),
 }
 

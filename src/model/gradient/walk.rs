@@ -52,7 +52,9 @@ pub(super) struct GradientWalk<'p> {
     pending: FxHashMap<MemoryId, Vec<Pending>>,
     /// The slices that depend on requested inputs.
     active: FxHashMap<MemoryId, Vec<ViewId>>,
+    /// Slices that `active` has.
     seen: FxHashSet<ViewId>,
+    /// Number of comparisons of slices that may still be made, which bounds the time.
     left: usize,
     /// Type to which gradients are rounded before products with 8-bit factors.
     quantize: Option<DType>,
@@ -318,14 +320,14 @@ impl<'p> GradientWalk<'p> {
     }
 }
 
-/// Whether an operation is one side of a transfer. The other side waits for it, so its gradient must be transferred
+/// True if an operation is one side of a transfer. The other side waits for it, so its gradient must be transferred
 /// even if it is zero.
 pub(super) fn is_transfer(operation: &dyn Operation) -> bool {
     let signature = operation.signature();
     operation.category() == Category::Collective && (signature.inputs.is_empty() || signature.outputs.is_empty())
 }
 
-/// Whether two shapes are equal except for dimensions of size 1.
+/// True if two shapes are equal except for dimensions of size 1.
 fn equal_without_ones(a: Dims, b: Dims) -> bool {
     let long = |dims: Dims| dims.iter().copied().filter(|&size| size > 1).collect::<Vec<u64>>();
     long(a) == long(b)

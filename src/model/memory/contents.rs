@@ -134,7 +134,7 @@ impl Contents {
     }
 }
 
-/// Whether elements of a type are whole numbers that can be lengths.
+/// True if elements of a type are whole numbers that can be lengths.
 fn is_whole(dtype: DType) -> bool {
     matches!(dtype, DType::I32 | DType::I64)
 }

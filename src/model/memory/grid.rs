@@ -18,12 +18,12 @@ impl Extent {
         self.start + self.len
     }
 
-    /// Whether both ranges have an element in common.
+    /// True if both ranges have an element in common.
     pub fn overlaps(self, other: Extent) -> bool {
         self.start < other.end() && other.start < self.end()
     }
 
-    /// Whether all elements of `other` are in this range.
+    /// True if all elements of `other` are in this range.
     pub fn contains(self, other: Extent) -> bool {
         self.start <= other.start && other.end() <= self.end()
     }

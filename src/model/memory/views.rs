@@ -49,7 +49,7 @@ pub struct Views {
 pub enum Unplaced {
     /// The new slice.
     Slice,
-    /// This slice, which exists, in the grid that the new one needs.
+    /// An existing slice, in the grid that the new one needs.
     Other(ViewId),
 }
 
@@ -204,13 +204,13 @@ impl Views {
         self.grids.get(&memory).copied()
     }
 
-    /// Whether a slice covers all of its memory, which has these dimensions.
+    /// True if a slice covers all of its memory, which has these dimensions.
     pub fn covers_all(&self, view: ViewId, dims: &Dims) -> bool {
         let grid = self.grid(self.memory(view)).unwrap_or(*dims);
         self.extents(view).iter().zip(grid.iter()).all(|(extent, size)| extent.len == *size)
     }
 
-    /// Whether operations see a slice in other dimensions than those that it keeps.
+    /// True if operations see a slice in other dimensions than those that it keeps.
     pub fn is_reshaped(&self, view: ViewId) -> bool {
         self.get(view).is_reshaped
     }

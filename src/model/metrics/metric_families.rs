@@ -67,7 +67,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Whether an expression is the name of a family of metrics.
+    /// True if an expression is the name of a family of metrics.
     pub(super) fn names_metric_family(&self, expr: &Expr) -> bool {
         let family = |symbol| self.scopes.get(symbol).is_none() && self.metric_families.contains_key(&symbol);
         expr.as_name().is_some_and(family)

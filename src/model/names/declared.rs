@@ -122,7 +122,7 @@ pub(in crate::model) fn names_module(name: &str) -> bool {
     name.contains('.')
 }
 
-/// Whether a declaration comes from a module.
+/// True if a declaration comes from a module.
 pub(in crate::model) fn is_of_module(ast: &Ast, decl: &Decl) -> bool {
     let name = match &decl.kind {
         DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. } => *name,

@@ -70,9 +70,9 @@ impl LabelData {
 #[derive(Debug, Default)]
 pub(in crate::model) struct Family {
     order: Vec<LabelId>,
-    /// Index of the first member, and number of members with consecutive indices from there. Loops mostly create such
-    /// members, which need no table.
+    /// Index of the first member.
     first: i64,
+    /// Number of members with consecutive indices from `first`. Loops mostly create such members, which need no table.
     in_order: usize,
     /// Members outside of the range from `first`, hashed by their index.
     others: HashTable<LabelId>,
@@ -340,7 +340,7 @@ impl<'a> Analyzer<'a> {
         found
     }
 
-    /// Whether a call is a gradient.
+    /// True if a call is a gradient.
     fn is_gradient(&self, call: &Call) -> bool {
         matches!(&call.callee[..], [name] if self.names.name(name.symbol) == GRADIENT)
     }

@@ -43,7 +43,7 @@ pub struct Member {
 const SHOWN: usize = 8;
 
 impl OpSet {
-    /// Whether the set contains an operation of the program.
+    /// True if the set contains an operation of the program.
     pub fn contains(&self, program: &Program, op: &Op) -> bool {
         self.parts.iter().any(|part| match part {
             SetPart::Streams { first, count } => (*first..first + count).contains(&op.stream.0),

@@ -25,8 +25,9 @@ const LOAD: u64 = 16;
 /// Rows per block: 16 for each of four warps.
 const BLOCK_ROWS: u64 = 64;
 
-/// Columns of a tile with `wgmma`, and number of tiles of columns that shared memory then holds.
+/// Columns of a tile with `wgmma`.
 const HOPPER_COLUMNS: u64 = 64;
+/// Number of tiles of columns that shared memory holds with `wgmma`.
 const STAGES: u64 = 2;
 
 /// Number of blocks that an SM holds at the same time with `wgmma`. A thread has 64 scores and gradients of scores, up to 128 sums, and
@@ -119,7 +120,7 @@ impl KernelOperand {
         }
     }
 
-    /// Whether several heads of queries can share the operand: true for keys, values and their gradients.
+    /// True if several heads of queries can share the operand: for keys, values and their gradients.
     fn is_shared(self) -> bool {
         matches!(self, KernelOperand::Input(1 | 2) | KernelOperand::Output(1 | 2))
     }
@@ -165,7 +166,7 @@ impl BackwardPartition {
         BackwardPartition { shape, splits: whole.wanted_splits(), ..whole }
     }
 
-    /// Whether the kernels multiply tiles with matrix units.
+    /// True if the kernels multiply tiles with matrix units.
     pub fn has_tiles(&self) -> bool {
         self.tiles.is_some()
     }
@@ -192,8 +193,8 @@ impl BackwardPartition {
         TileCounts::of(&self.shape, self.shape.batch * self.shape.heads, sides, keys)
     }
 
-    /// Tiles of the launched blocks whose rows are keys if `keys`: such a block has the queries of all heads that share its keys, or its
-    /// part of them.
+    /// Tiles of the launched blocks, whose rows are keys if `keys`, otherwise queries. A block of keys has the queries of all heads that
+    /// share the keys, or a part of these queries.
     fn tiles_of_blocks(&self, keys: bool) -> TileCounts {
         let all = self.work(keys);
         if keys { all.joined(self.shape.group).shared(self.splits) } else { all }

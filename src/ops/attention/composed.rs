@@ -46,7 +46,7 @@ const MAX_DIVISIONS: u64 = 16;
 struct Operand {
     index: usize,
     name: &'static str,
-    /// Whether heads of queries can share it: true for keys, values and their gradients.
+    /// True if several heads of queries can share the operand: for keys, values and their gradients.
     shared: bool,
 }
 
@@ -66,7 +66,7 @@ enum Factor {
 }
 
 impl Factor {
-    /// Whether the factor is the operand with this index.
+    /// True if the factor is the operand with this index.
     fn is_operand(self, place: usize) -> bool {
         matches!(self, Factor::Operand(own) if own == place)
     }
@@ -94,15 +94,15 @@ pub struct Composed<'a> {
     matrices: Vec<Operand>,
     /// Number of heads whose queries are the rows of one matrix of scores: all that share keys, or one.
     together: u64,
-    /// Whether the rows of such a matrix have the heads of a query next to each other; otherwise, the queries of a
+    /// True if the rows of such a matrix have the heads of a query next to each other; otherwise, the queries of a
     /// head.
     by_query: bool,
     /// Geometry over the heads of keys, with the strides of `matrices`.
     units: Geometry,
-    /// Whether the products read keys and values from copies in the workspace that are padded with keys of zeros. The
+    /// True if the products read keys and values from copies in the workspace that are padded with keys of zeros. The
     /// library's fast kernels for 16-bit types require a multiple of [`PACK`] keys.
     pads: bool,
-    /// Whether the gradients of keys and values are summed in the workspace: because their type would round them after
+    /// True if the gradients of keys and values are summed in the workspace: because their type would round them after
     /// each head, or because they have the padded number of keys.
     adds_up: bool,
     /// Operands that have copies in the workspace.
@@ -272,7 +272,7 @@ impl<'a> Composed<'a> {
         self.units.dims[self.separate()..].iter().product()
     }
 
-    /// Whether the operand with this index in [`Composed::matrices`] has a copy by the kernels that gather.
+    /// True if the operand with this index in [`Composed::matrices`] has a copy by the kernels that gather.
     fn is_gathered(&self, place: usize) -> bool {
         let one = &self.matrices[place];
         // Other kernels copy these operands.
@@ -285,7 +285,7 @@ impl<'a> Composed<'a> {
         }
     }
 
-    /// Whether the operation writes an operand.
+    /// True if the operation writes an operand.
     fn is_result(&self, one: &Operand) -> bool {
         one.index >= self.spec.inputs.len()
     }
@@ -327,7 +327,7 @@ impl<'a> Composed<'a> {
         self.shape.group / self.together
     }
 
-    /// Whether these are the products of the gradients.
+    /// True if these are the products of the gradients.
     fn is_backward(&self) -> bool {
         self.matrices.len() > 4
     }
@@ -459,7 +459,7 @@ impl<'a> Composed<'a> {
         all
     }
 
-    /// Whether kernels copy operands to and from the workspace.
+    /// True if kernels copy operands to and from the workspace.
     fn gathers(&self) -> bool {
         self.gathered != Gathered::Nothing
     }

@@ -43,7 +43,7 @@ template <typename V, typename F> __device__ inline V across_block(V value, F jo
 }
 "#;
 
-/// Begin of each kernel: the row's places in the operands, its range of keys, and its scores with scale and bias.
+/// Start of each kernel: the row's places in the operands, its range of keys, and its scores with scale and bias.
 pub const ROW: &str = r#"  u64 number = blockIdx.x;
   u32 own = (u32)(number % rows), query = query_of_row(own, queries);
   i64 at[OPERANDS];
@@ -206,7 +206,7 @@ template <u32 PACK> __device__ inline void add_parts(const f32* from, f32* to, u
 }
 "#;
 
-/// Begin of the kernels that gather rows: the number of the matrix and of the row, and the places of the matrix in the operands.
+/// Start of the kernels that gather rows: the number of the matrix and of the row, and the places of the matrix in the operands.
 pub const GATHERED_ROW: &str = r#"  u64 number = blockIdx.x / of_a_unit;
   u32 own = (u32)(blockIdx.x % of_a_unit);
   i64 at[OPERANDS];

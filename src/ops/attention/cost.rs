@@ -7,13 +7,16 @@ use crate::ops::kernels::occupancy::{BANDWIDTH, INSTRUCTIONS, LAUNCH, MATRIX_OPE
 /// Instructions per score for the bias: load, conversion, address and addition.
 pub const PER_BIAS: f64 = 4.0;
 
-/// Queries and keys of a tile of the library's kernels, and queries of a tile of its kernels for gradients and for single queries.
+/// Queries and keys of a tile of the library's kernels.
 const TILE: u64 = 128;
+/// Queries of a tile of the library's kernels for gradients.
 const GRADIENT_QUERIES: u64 = 64;
+/// Queries of a tile of the library's kernels for single queries.
 const FEW_QUERIES: u64 = 16;
 
-/// Threads of a block of the library's kernels for gradients that multiply, and elements of a bias for which one of them waits once.
+/// Threads of a block of the library's kernels for gradients that multiply.
 const GRADIENT_THREADS: u64 = 256;
+/// Elements of a bias for which such a thread waits once.
 const BIAS_PER_WAIT: u64 = 4;
 
 /// Head dimensions for which the library has kernels. It pads others.
@@ -22,20 +25,22 @@ const SIZES: [u64; 3] = [64, 128, 256];
 /// 8 heads of 4096 queries and keys (docs/measurements/2026-11-28-branches-and-hops.md).
 const DETERMINISTIC_SIZES: [u64; 2] = [128, 256];
 
-/// Instructions per score of the library's kernels: scale, exponential, sum, maximum and rounding; and of those for gradients, which
-/// also compute the gradient of the score and round it.
+/// Instructions per score of the library's kernels: scale, exponential, sum, maximum and rounding.
 const PER_SCORE: f64 = 5.0;
+/// Instructions per score of the library's kernels for gradients, which also compute the gradient of the score and round it.
 const PER_SLOPE: f64 = 10.0;
 
-/// Accesses and exchanges for which a block of the library's kernels waits before its first tile and after its last; accesses of the
-/// kernels for gradients; and accesses per tile of single queries and of the product of the gradients of scores, whose loads no
-/// multiplication hides.
+/// Accesses for which a block of the library's kernels waits before its first tile and after its last.
 const WAITS: f64 = 2.0;
+/// Exchanges for which such a block waits before its first tile and after its last.
 const EXCHANGES: f64 = 3.0;
+/// Accesses for which a block of the library's kernels for gradients waits.
 const GRADIENT_WAITS: f64 = 5.0;
+/// Accesses per tile for which a block waits: of single queries, and of the product of the gradients of scores, whose loads no
+/// multiplication hides.
 const LIBRARY_TILE_WAITS: f64 = 3.0;
 
-/// Keys of a step of that product.
+/// Keys of a step of the product of the gradients of scores.
 const STEP: u64 = 64;
 
 /// Number of packed sequences whose ends a warp reads at once to find the sequence of its block.
@@ -43,16 +48,19 @@ const ENDS_AT_ONCE: u64 = 128;
 /// Exchanges that take as long as a search among these ends: two sums over lanes, and loads of ends that the SM's cache holds.
 pub const SEARCH_EXCHANGES: f64 = 1.0;
 
-/// Time of a wait and of an exchange on an H100, in ns.
+/// Time in ns of a wait on an H100.
 pub const WAIT: f64 = 342.0;
+/// Time in ns of an exchange on an H100.
 const EXCHANGE: f64 = 105.0;
 
 /// Tiles of scores that the blocks of a kernel compute, each its own one after the other.
 #[derive(Clone, Copy)]
 pub struct TileCounts {
-    /// Number of blocks, of tiles of all blocks, and of the block with most.
+    /// Number of blocks.
     pub blocks: u64,
+    /// Number of tiles of all blocks.
     pub all: u64,
+    /// Number of tiles of the block with most.
     pub longest: u64,
 }
 

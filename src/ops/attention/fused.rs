@@ -6,7 +6,7 @@ use super::*;
 /// Largest head dimension for which the library is used: cuDNN 9 computes gradients up to it on Hopper.
 const LARGEST_HEAD: u64 = 256;
 
-/// Whether the type of the queries and the option `algorithm` permit the library.
+/// True if the type of the queries and the option `algorithm` permit the library.
 pub fn may_take(spec: &Spec) -> bool {
     matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && !matches!(spec.attrs.word("algorithm"), FUSED | NAIVE)
 }

@@ -27,8 +27,9 @@ const MIN_KEYS_SMALL: u64 = 64;
 /// Instructions per score: scale, exponential, sum, maximum, and rounding.
 const PER_SCORE: f64 = 6.0;
 
-/// Instructions of the kernel that merges results, per element of a part and per element of the result.
+/// Instructions of the kernel that merges results, per element of a part.
 const PER_PART: u64 = 4;
+/// Instructions of the kernel that merges results, per element of the result.
 const PER_MERGE: u64 = 30;
 
 /// Largest mean number of keys of packed sequences for which a block has the rows of one warpgroup. With few keys, a block mostly waits for its
@@ -39,10 +40,11 @@ const SHORT_KEYS: u64 = 1024;
 /// [`MANY_ROWS`], it is that of one block on an SM.
 const RATE: f64 = 0.8;
 
-/// Time in ns of one block on an SM of an H100: per operation of its products, per instruction that it issues, and per instruction of one
-/// of its threads.
+/// Time in ns per operation of the products of one block on an SM of an H100.
 const PER_OPERATION: f64 = 1.0 / OPERATIONS;
+/// Time in ns per instruction that one block on an SM of an H100 issues.
 const PER_ISSUE: f64 = 1.0 / 182.0;
+/// Time in ns per instruction of one thread of a block on an H100.
 const PER_STEP: f64 = 1.1;
 /// Bytes per ns that an SM of an H100 reads from the L2 cache.
 const CACHE_RATE: f64 = 45.0;
@@ -134,12 +136,12 @@ impl ForwardPartition {
         ForwardPartition { tiles: Some(tiles), shape, together }
     }
 
-    /// Whether warps divide the columns of wide heads.
+    /// True if warps divide the columns of wide heads.
     pub fn is_wide(&self) -> bool {
         self.tiles.as_ref().is_some_and(|tiles| tiles.wide)
     }
 
-    /// Whether the kernel multiplies tiles with matrix units.
+    /// True if the kernel multiplies tiles with matrix units.
     pub fn has_tiles(&self) -> bool {
         self.tiles.is_some()
     }
@@ -256,8 +258,8 @@ impl ForwardPartition {
         }
     }
 
-    /// Accesses for which a block waits: before its first tile, after its last, and for those tiles that are loaded for
-    /// longer than the ones before take to multiply.
+    /// Number of accesses for which a block waits: before its first tile, after its last, and for each tile that takes longer
+    /// to load than the tile before takes to multiply.
     fn waits(&self, tiles: &Tiles) -> f64 {
         let scores = (tiles.rows * tiles.keys[0]) as f64;
         let multiplied = 2.0 * scores * (tiles.width + tiles.value_width) as f64 / RATE * PER_OPERATION;

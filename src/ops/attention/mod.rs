@@ -61,7 +61,7 @@ const ENDS: &str = "ends";
 /// Name of the input with the end of the keys of each packed sequence.
 const KEY_ENDS: &str = "key_ends";
 
-/// Whether a tensor of a call holds the lengths of its sequences.
+/// True if a tensor of a call holds the lengths of its sequences.
 pub fn has_lengths(spec: &Spec) -> bool {
     let inputs = spec.operation.signature().inputs;
     inputs.iter().any(|input| matches!(input, Input::Tensor(LENGTHS | KEY_ENDS)))
@@ -80,7 +80,7 @@ fn input(spec: &Spec, name: &str) -> Option<usize> {
 }
 
 impl Attention {
-    /// Whether the operation computes gradients.
+    /// True if the operation computes gradients.
     fn is_backward(self) -> bool {
         matches!(self, Attention::Backward | Attention::BiasedBackward | Attention::RaggedBackward)
     }

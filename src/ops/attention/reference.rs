@@ -160,7 +160,7 @@ pub struct Errors<'a> {
     pub least: f64,
     /// Euclidean lengths of the keys.
     pub lengths: Vec<f64>,
-    /// Whether all values are finite. A device multiplies the values of masked keys by zero, and infinity times zero is NaN.
+    /// True if all values are finite. A device multiplies the values of masked keys by zero, and infinity times zero is NaN.
     pub finite: bool,
 }
 
@@ -216,7 +216,7 @@ impl Errors<'_> {
         moved + weight * FUNCTION * self.unit
     }
 
-    /// Whether a factor of the second product is finite in its type.
+    /// True if a factor of the second product is finite in its type.
     pub fn fits(&self, value: f64) -> bool {
         self.dtype.round(value).is_finite() && self.precision.holds(value)
     }

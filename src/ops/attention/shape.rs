@@ -71,7 +71,7 @@ pub struct Shape {
     pub size: u64,
     /// Head dimension of values.
     pub value_size: u64,
-    /// Whether a query attends only to keys up to its own position.
+    /// True if a query attends only to keys up to its own position.
     pub causal: bool,
     /// Maximum number of keys that a causal query attends to; 0 for all.
     pub window: u64,

@@ -87,11 +87,11 @@ pub struct Tiles {
     pub width: u64,
     /// Head dimension of values, rounded up to whole tiles.
     pub value_width: u64,
-    /// Whether warps divide the columns of the sums instead of the keys of a tile.
+    /// True if warps divide the columns of the sums instead of the keys of a tile.
     pub wide: bool,
     /// Bytes of the bias of a score that warps copy to shared memory.
     pub bias: u64,
-    /// Whether devices with `wgmma` use it: each group of four warps then has 64 rows.
+    /// True if devices with `wgmma` use it: each group of four warps then has 64 rows.
     pub warpgroups: bool,
     /// Number of blocks that share the keys of a row; 1 if a block processes all of them.
     pub splits: u64,

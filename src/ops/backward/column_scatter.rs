@@ -21,8 +21,9 @@ const BLOCKS_PER_UNIT: u64 = 4;
 /// Bytes of a pack that a thread writes.
 const PACK_BYTES: u64 = 16;
 
-/// Instructions per index that a thread compares, and per pack of a tile; estimates.
+/// Instructions per index that a thread compares; an estimate.
 const PER_INDEX: f64 = 14.0;
+/// Instructions per pack of a tile; an estimate.
 const PER_PACK: f64 = 16.0;
 
 /// `column_scatter(x, columns)`: element `j` of a row of `x` goes to column `columns[j]` of the row of the output.
@@ -39,12 +40,13 @@ struct Tiles {
     count: u64,
     /// Size of an element in bytes.
     size: u64,
-    /// Rows of a tile, and columns of a tile. A tile of several rows has all columns.
+    /// Number of rows of a tile. A tile of several rows has all columns.
     tile_rows: u64,
+    /// Number of columns of a tile.
     columns: u64,
-    /// Whether blocks write packs, which are aligned and divide the tiles.
+    /// True if blocks write packs, which are aligned and divide the tiles.
     is_packed: bool,
-    /// Whether threads store elements one by one instead.
+    /// True if threads store elements one by one instead.
     is_direct: bool,
 }
 
@@ -94,7 +96,7 @@ impl Tiles {
         self.rows.length.div_ceil(self.columns)
     }
 
-    /// Whether some elements of the output stay zero.
+    /// True if some elements of the output stay zero.
     fn has_zeros(&self) -> bool {
         self.count < self.rows.length
     }

@@ -65,7 +65,7 @@ impl FactorScale {
         Ok(Some([one(rule, 0)?, one(rule, 1)?]))
     }
 
-    /// Whether the factor has one scale.
+    /// True if the factor has one scale.
     fn is_single(&self, tape: &Tape) -> bool {
         tape.dims(self.view).iter().all(|&size| size == 1)
     }
@@ -152,7 +152,7 @@ impl NarrowFactors {
         }
     }
 
-    /// Whether a factor or its scales need a gradient.
+    /// True if a factor or its scales need a gradient.
     pub fn wants(&self, rule: &Backward, factor: usize) -> bool {
         rule.wants(factor) || self.scales.is_some() && rule.wants(2 + factor)
     }

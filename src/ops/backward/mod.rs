@@ -124,7 +124,7 @@ impl<'a> Backward<'a> {
         self.given[0]
     }
 
-    /// Whether the gradient of an input is needed.
+    /// True if the gradient of an input is needed.
     pub fn wants(&self, input: usize) -> bool {
         self.wanted.get(input).copied().unwrap_or(false)
     }

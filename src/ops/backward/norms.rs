@@ -40,9 +40,9 @@ pub struct NormParts {
     pub axes: Vec<usize>,
     /// The shape in which weights and biases are broadcast to `dims`.
     pub weight: Dims,
-    /// Whether the mean is subtracted first, as in `layer_norm`.
+    /// True if the mean is subtracted first, as in `layer_norm`.
     pub centred: bool,
-    /// Whether the norm is applied to the sum of the first two inputs. The second output is that sum.
+    /// True if the norm is applied to the sum of the first two inputs. The second output is that sum.
     pub adds: bool,
 }
 

@@ -48,7 +48,7 @@ pub struct TapeOperation {
 }
 
 impl TapeOperation {
-    /// Whether the step only moves elements, so that its output is a copy of its input in another layout.
+    /// True if the step only moves elements, so that its output is a copy of its input in another layout.
     pub fn is_move(&self) -> bool {
         self.expression.as_ref().is_some_and(Expression::is_identity) && self.operation.name() == "map"
     }

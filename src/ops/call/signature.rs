@@ -72,7 +72,7 @@ impl Signature {
         self.inputs.get(place).or(last)
     }
 
-    /// Whether the last input can be repeated.
+    /// True if the last input can be repeated.
     fn repeats(&self) -> bool {
         matches!(self.inputs, [.., Input::Expressions | Input::Tensors(_)])
     }
@@ -97,7 +97,7 @@ named! {
 }
 
 impl Category {
-    /// Whether kernels access all operands.
+    /// True if kernels access all operands.
     pub fn needs_device(self) -> bool {
         matches!(self, Category::Matrix | Category::Elementwise | Category::RowWise | Category::Movement)
     }

@@ -102,7 +102,7 @@ pub fn assumes_size(spec: &Spec) -> bool {
     spec.sizes.is_none() && (spec.live.is_some_and(|live| !live.exact) || crate::ops::attention::has_lengths(spec))
 }
 
-/// Whether a tensor determines how many bytes an operation moves between ranks, so that they are unknown before the run.
+/// True if a tensor determines how many bytes an operation moves between ranks, so that they are unknown before the run.
 pub fn moves_unknown_size(spec: &Spec) -> bool {
     if let Some(crossing) = crossing(spec) {
         return crossing.counted().is_some();

@@ -24,26 +24,31 @@ const PER_FACTOR: f64 = 8.0;
 /// Instructions per gathered element of a thread that computes a column.
 const PER_ELEMENT: f64 = 10.0;
 
-/// Instructions of a thread that computes a column, for its position and for each product.
+/// Instructions of a thread that computes a column, for its position.
 const PER_COLUMN: f64 = 145.0;
+/// Instructions of such a thread for each product.
 const PER_PRODUCT: f64 = 3.0;
 
-/// Instructions of a thread that sums up weights: per place, per gathered element, per element of the other factor, and to convert an
-/// element of 16 bits. Counts in code for sm_90a by NVRTC 13.0.
+/// Instructions of a thread that sums up weights, per place. This and the following are counts in code for sm_90a by NVRTC 13.0.
 const PER_PLACE: f64 = 60.0;
+/// Instructions of such a thread per gathered element.
 const PER_GATHERED: f64 = 8.0;
+/// Instructions of such a thread per element of the other factor.
 const PER_ROW: f64 = 7.0;
+/// Instructions of such a thread to convert an element of 16 bits.
 const PER_CONVERSION: f64 = 1.0;
 
-/// Rows and columns of a tile of the library's kernels, its depth per step, and minimum depth of a block if blocks share it.
+/// Rows and columns of a tile of the library's kernels.
 const TILE: u64 = 64;
+/// Depth of a step of such a tile.
 const STEP: u64 = 32;
+/// Minimum depth of a block if blocks share the depth.
 const MIN_DEPTH: u64 = 512;
 
 /// Bytes of channels that the library's kernels read at once.
 const CHANNELS_BYTES: u64 = 16;
 
-/// How a library computes convolutions with matrix units of one type.
+/// Speed of a library's convolutions with matrix units of one type.
 struct Library {
     /// Operations per ns of the matrix units in products, on an H100.
     units: f64,
@@ -85,12 +90,14 @@ const PER_SUM: f64 = 20.0;
 /// Bytes per ns of the cache of an H100.
 const CACHE_BANDWIDTH: f64 = 7600.0;
 
-/// Time in ns for which a step of a block waits, and of an instruction of a thread.
+/// Time in ns for which a step of a block waits.
 const STEP_TIME: f64 = 300.0;
+/// Time in ns of an instruction of a thread.
 const INSTRUCTION: f64 = 1.1;
 
-/// Registers of a thread of tiles, of the matrix units and of the vector units.
+/// Registers of a thread of tiles of the matrix units.
 const UNITS_REGISTERS: u64 = 128;
+/// Registers of a thread of tiles of the vector units.
 const VECTOR_REGISTERS: u64 = 80;
 
 /// Registers of other threads besides their sums and operands: kernels with 3 to 96 of these have 28 to 128 registers on an H100.
@@ -101,8 +108,9 @@ const OTHER_REGISTERS: u64 = 28;
 const LINE_EXCHANGES: u64 = 3;
 const FOLD_EXCHANGES: u64 = 2;
 
-/// Instructions of a thread for its place in a tile, and per result of it.
+/// Instructions of a thread for its place in a tile.
 const PER_TILE: f64 = 300.0;
+/// Instructions of a thread per result of the tile.
 const PER_RESULT: f64 = 40.0;
 
 /// Instructions per product of a thread that computes a column of a transposed convolution, which divides places by the stride.

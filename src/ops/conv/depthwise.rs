@@ -13,11 +13,13 @@ const PACK_BYTES: u64 = 16;
 
 /// Instructions of a thread apart from those for gathered elements and products.
 const PER_THREAD: f64 = 100.0;
-/// Instructions per gathered element, and per one that may lie outside of the tensor.
+/// Instructions per gathered element.
 const PER_VALUE: f64 = 3.0;
+/// Instructions per gathered element that may lie outside of the tensor.
 const PER_CHECKED: f64 = 5.0;
-/// Instructions of a thread whose results belong to two rows: per result, for its row and its channel, and per product.
+/// Instructions per result of a thread whose results belong to two rows, for the row and the channel of the result.
 const PER_PLACE: f64 = 60.0;
+/// Instructions of such a thread per product.
 const PER_PRODUCT: f64 = 7.0;
 
 /// Sizes of a convolution that this kernel computes.
@@ -29,7 +31,7 @@ pub struct Depthwise {
     /// Position of a result minus that of its first gathered element; negative if the padding of a transposed
     /// convolution exceeds the extent of the kernel.
     padding: i64,
-    /// Whether the kernel elements are in reverse order: in a transposed convolution.
+    /// True if the kernel elements are in reverse order: in a transposed convolution.
     reversed: bool,
     /// Number of computed channels per group.
     rows: u64,

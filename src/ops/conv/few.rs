@@ -34,16 +34,18 @@ const MIN_BLOCKS: u64 = UNITS;
 /// Number of blocks below which threads share the channels of a position.
 const ENOUGH_BLOCKS: u64 = UNITS + UNITS / 2;
 
-/// Instructions of a thread for its indices, and for each channel. The numbers of instructions are counts in code for sm_90a by NVRTC 13.0.
+/// Instructions of a thread for its indices. The numbers of instructions are counts in code for sm_90a by NVRTC 13.0.
 const PER_THREAD: f64 = 170.0;
+/// Instructions of a thread for each channel.
 const PER_CHANNEL: f64 = 20.0;
 /// Instructions for the address of a row of gathered elements; to load an element, with and without checks, and to convert one of 16 bits.
 const PER_ROW: f64 = 3.0;
 const PER_VALUE: f64 = 1.0;
 const PER_CHECKED: f64 = 7.0;
 const PER_CONVERSION: f64 = 1.0;
-/// Instructions to copy a weight to shared memory, and number of weights that a thread loads at once.
+/// Instructions to copy a weight to shared memory.
 const PER_WEIGHT: f64 = 42.0;
+/// Number of weights that a thread loads at once.
 const WEIGHTS_AT_ONCE: u64 = 2;
 /// Instructions per result; and per thread and exchange of sums, also for each thread that shares the channels.
 const PER_RESULT: f64 = 12.0;

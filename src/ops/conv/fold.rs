@@ -17,12 +17,14 @@ const MAX_WINDOWS: u64 = THREADS;
 /// Maximum number of terms of a window for which a thread holds the sums of one part of them.
 const MAX_TERMS: u64 = 512;
 
-/// Maximum size in bytes of the sums of a thread, and of a block's copies.
+/// Maximum size in bytes of the sums of a thread.
 const MAX_SUMS: u64 = 256;
+/// Maximum size in bytes of a block's copies.
 const MEMORY: u64 = 40 << 10;
 
-/// Maximum number of threads that share the channels of the same terms, and of groups of threads that divide the terms.
+/// Maximum number of threads that share the channels of the same terms.
 const MAX_SLICES: u64 = 8;
+/// Maximum number of groups of threads that divide the terms.
 const MAX_GROUPS: u64 = 8;
 
 /// Maximum size in bytes of all terms.
@@ -39,30 +41,35 @@ const PER_THREAD: u64 = 500;
 const PER_WEIGHT: u64 = 60;
 const AT_ONCE: u64 = 8;
 
-/// Multiplications of 32 bits or loads in their place, per ns of an H100; bytes of terms, and results to which terms are added;
-/// and time in ns of both launches.
+/// Multiplications of 32 bits, or loads in their place, per ns of an H100.
 const PRODUCTS: f64 = 18e3;
+/// Bytes of terms per ns of an H100.
 const TERMS_BANDWIDTH: f64 = 1800.0;
+/// Results per ns of an H100 to which terms are added.
 const RESULTS: f64 = 80.0;
+/// Time in ns of both launches.
 const LAUNCHES: f64 = 4000.0;
 
-/// Loads of threads per ns of the kernel for few rows, and time in ns of its launch.
+/// Loads of threads per ns of the kernel for few rows.
 const FEW_LOADS: f64 = 2000.0;
+/// Time in ns of the launch of that kernel.
 const FEW_LAUNCH: f64 = 2000.0;
 
 /// Division of the work among threads.
 pub struct Fold {
     /// Number of terms of a window: one for each row and kernel element.
     terms: u64,
-    /// Number of windows of all samples, and of a sample.
+    /// Number of windows of all samples.
     count: u64,
+    /// Number of windows of a sample.
     windows: u64,
     /// Number of gathered channels per group.
     channels: u64,
     /// Number of terms of a thread.
     own: u64,
-    /// Number of threads that divide the terms of a block, and of blocks that divide all terms.
+    /// Number of threads that divide the terms of a block.
     term_groups: u64,
+    /// Number of blocks that divide all terms.
     term_parts: u64,
     /// Number of threads that share the channels of the same terms.
     slices: u64,

@@ -81,7 +81,7 @@ pub enum Method {
 
 /// Sizes of the tiles of a block.
 pub struct Tiles {
-    /// Whether matrix units multiply the tiles.
+    /// True if matrix units multiply the tiles.
     pub units: bool,
     pub rows: u64,
     pub columns: u64,
@@ -385,7 +385,7 @@ impl Split {
         )
     }
 
-    /// Whether the rows of the factor have no gaps, and whether threads can read them in packs.
+    /// Returns whether the rows of the factor have no gaps, and whether threads can read them in packs.
     pub fn factor_rows(&self, spec: &Spec, tiles: &Tiles) -> [bool; 2] {
         let weights = &spec.inputs[1];
         let depth = self.shape.taps();

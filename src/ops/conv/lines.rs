@@ -21,8 +21,9 @@ const MAX_REACH: u64 = 128;
 /// Neighbouring positions that a thread multiplies at once.
 const PACK: u64 = 4;
 
-/// Maximum size in bytes of a block's copies, and of the offsets of their lines.
+/// Maximum size in bytes of a block's copies.
 const MEMORY: u64 = 40 << 10;
+/// Maximum size in bytes of the offsets of their lines.
 const TABLES: u64 = DEFAULT_SHARED - MEMORY;
 /// Bytes of the offsets of a line of copies.
 const TABLE_ENTRY: u64 = 16;

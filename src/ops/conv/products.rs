@@ -99,12 +99,12 @@ fn copy(spec: &Spec, shape: &Shape, (offset, copied): (u64, Tensor)) -> Kernel {
     }
 }
 
-/// Whether a convolution multiplies the channels of elements of `x` by the weights, and does nothing else.
+/// True if a convolution multiplies the channels of elements of `x` by the weights, and does nothing else.
 pub fn multiplies(shape: &Shape) -> bool {
     shape.groups == 1 && shape.elements() == 1 && shape.padding.iter().all(|&size| size == 0)
 }
 
-/// Whether a convolution multiplies the channels of each element of `x` by the weights, and does nothing else.
+/// True if a convolution multiplies the channels of each element of `x` by the weights, and does nothing else.
 pub fn is_product(shape: &Shape) -> bool {
     multiplies(shape) && shape.stride.iter().all(|&stride| stride == 1)
 }

@@ -75,9 +75,11 @@ struct Gather {
     sources: Vec<Option<usize>>,
     elements: usize,
     positions: usize,
-    /// Channels of all groups, channels of one group, and elements of a channel.
+    /// Number of channels of all groups.
     all: usize,
+    /// Number of channels of a group.
     channels: usize,
+    /// Number of elements of a channel.
     channel: usize,
 }
 

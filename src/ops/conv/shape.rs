@@ -11,7 +11,7 @@ use crate::ops::kernels::occupancy::{MOVED_AT_ONCE, WARP, lines_of};
 /// Sizes and options of a convolution.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Which of the three tensors is computed.
+    /// Form of the convolution, which determines the tensor that is computed.
     pub form: Form,
     /// Number of samples.
     pub samples: u64,

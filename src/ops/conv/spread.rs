@@ -7,7 +7,7 @@ use crate::ops::kernels::kernel::{bounds, kernel, param, u32_param};
 /// Bytes that a thread writes at once, if the alignment of the result permits.
 const PACK_BYTES: u64 = 16;
 
-/// Returns the kernel for a result `x` from values at the begin of the workspace: one for each window of each channel.
+/// Returns the kernel for a result `x` from values at the start of the workspace: one for each window of each channel.
 pub fn spread(shape: &Shape, operand: usize, x: &Tensor) -> Kernel {
     let (size, count) = (x.dtype.size(), x.elements());
     let pack = (PACK_BYTES.min(u64::from(x.align)) / size).max(1);

@@ -165,8 +165,9 @@ const TILE: u64 = 8 << 10;
 /// Maximum number of rows of a block: shared memory also holds the places of their angles.
 const MAX_ROWS: u64 = 1024;
 
-/// Instructions per pair of elements, and per 16 bytes moved: the first from machine code for sm_90 by NVRTC 13.0.
+/// Instructions per pair of elements, from machine code for sm_90 by NVRTC 13.0.
 const PER_PAIR: f64 = 35.0;
+/// Instructions per 16 bytes moved.
 const PER_PACK: f64 = 16.0;
 
 /// Returns the number of neighbouring pairs that a thread rotates at once: two of elements of up to 2 bytes. A row has an
@@ -179,8 +180,9 @@ fn near(y: &Tensor) -> u64 {
 /// packs, rotates their pairs there, and stores them in whole packs. Otherwise each access of a warp to halves of a sector would take one of the
 /// two sectors that memory moves at once.
 struct Staged {
-    /// Number of all rows, and of those of a block.
+    /// Number of all rows.
     rows: u64,
+    /// Number of rows of a block.
     of_block: u64,
     /// Shape of the rows, with the strides of the cosines and the sines.
     angles: Geometry,

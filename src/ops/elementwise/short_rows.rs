@@ -10,15 +10,18 @@ use crate::ops::kernels::walk::{self, ENOUGH_BLOCKS, ElementSource, Operand, Tas
 use crate::ops::layout::halves;
 use crate::ops::*;
 
-/// Maximum size in bytes of a pack of the widest operand, and of what one instruction reads or writes.
+/// Maximum size in bytes of a pack of the widest operand.
 const WIDEST: u64 = 32;
+/// Maximum size in bytes of what one instruction reads or writes.
 const ACCESS: u64 = 16;
 
-/// Instructions of a thread without those for its position; for its position along a dimension, by a division by a constant; per element,
-/// for its position along a dimension; and per access to memory.
+/// Instructions of a thread without those for its position.
 const PER_THREAD: f64 = 30.0;
+/// Instructions for the position of a thread along a dimension, by a division by a constant.
 const PER_DIVISION: f64 = 10.0;
+/// Instructions per element, for its position along a dimension.
 const PER_ELEMENT: f64 = 4.0;
+/// Instructions per access to memory.
 const PER_ACCESS: f64 = 3.0;
 
 /// A task whose rows are so short, or begin at such addresses, that threads for parts of single rows would have little work at once.

@@ -53,7 +53,7 @@ impl Precision {
         self.dtype.smallest()
     }
 
-    /// Whether the type can represent the magnitude of a value.
+    /// True if the type can represent the magnitude of a value.
     pub fn holds(self, value: f64) -> bool {
         value.abs() <= self.largest
     }
@@ -240,7 +240,7 @@ impl Ball {
         self.value.is_finite() && self.radius.is_finite()
     }
 
-    /// Whether rounding determines if the value is zero. Where it determines whether the value is NaN, it may be zero too.
+    /// True if rounding determines whether the value is zero. A value that rounding may turn into NaN may be zero too.
     fn may_be_zero(self) -> bool {
         self.radius > 0.0 && (self.value.is_nan() || self.value.abs() <= self.radius)
     }

@@ -61,7 +61,7 @@ impl Derivatives {
         Some(Derivatives { expression: made.expression, by_input })
     }
 
-    /// Whether the derivative by an input is not zero everywhere.
+    /// True if the derivative by an input is not zero everywhere.
     pub fn depends_on(&self, input: usize) -> bool {
         self.by_input[input].is_some()
     }
@@ -88,7 +88,7 @@ impl NodeMaker {
         self.expression.push_constant(value)
     }
 
-    /// Whether a node is constant.
+    /// True if a node is constant.
     fn is_constant(&self, node: u16) -> bool {
         matches!(self.expression.nodes()[usize::from(node)], ExprNode::Constant(_))
     }

@@ -217,7 +217,7 @@ impl Expression {
         Expression { nodes: vec![ExprNode::Input(0)], constants: Vec::new(), outputs: vec![0] }
     }
 
-    /// Whether the expression returns its only input.
+    /// True if the expression returns its only input.
     pub fn is_identity(&self) -> bool {
         *self == Expression::identity()
     }

@@ -3,8 +3,9 @@
 use super::occupancy::{UNIT_SHARED, share};
 use crate::ops::Cost;
 
-/// `e_machine` of ELF files for NVIDIA and for AMD.
+/// `e_machine` of ELF files for NVIDIA.
 const NVIDIA: u16 = 190;
+/// `e_machine` of ELF files for AMD.
 const AMD: u16 = 224;
 
 /// Low byte of `e_flags` for gfx90a, gfx942 and gfx950, whose threads have 512 registers at most.
@@ -21,7 +22,7 @@ pub struct Resources {
     pub registers: u32,
     /// Shared memory of a block in bytes that the code declares, with the part that the system reserves.
     pub shared: u32,
-    /// Whether the code is for AMD GPUs.
+    /// True if the code is for AMD GPUs.
     amd: bool,
 }
 
@@ -122,7 +123,7 @@ struct Section<'a> {
     /// Offset in the file.
     offset: u64,
     size: u64,
-    /// Whether the section occupies no bytes of the file.
+    /// True if the section occupies no bytes of the file.
     empty: bool,
     /// Index of the section with the names of the symbols.
     link: u32,

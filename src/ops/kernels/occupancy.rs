@@ -98,11 +98,13 @@ pub fn gap_bytes(tensor: &Tensor, is_written: bool) -> u64 {
     (moved + partly - elements as f64).max(0.0) as u64
 }
 
-/// Rates of an H100 per ns: bytes of its memory, instructions of its threads, and operations of products by its matrix units in 16-bit types and by
-/// its vector units.
+/// Bytes of its memory that an H100 moves per ns.
 pub const BANDWIDTH: f64 = 2970.0;
+/// Instructions of its threads that an H100 issues per ns.
 pub const INSTRUCTIONS: f64 = 24e3;
+/// Operations of products per ns by the matrix units of an H100, in 16-bit types.
 pub const MATRIX_OPERATIONS: f64 = 720e3;
+/// Operations of products per ns by the vector units of an H100.
 pub const VECTOR_OPERATIONS: f64 = 51e3;
 /// Time in ns of a launch on an H100.
 pub const LAUNCH: f64 = 1600.0;

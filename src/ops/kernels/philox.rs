@@ -37,7 +37,7 @@ pub fn least_kept(share: f64) -> u32 {
     (((share * VALUES).ceil() as u64) << 8).min(u64::from(u32::MAX)) as u32
 }
 
-/// Whether the element of this index is kept. Four consecutive indices share a counter value.
+/// True if the element of this index is kept. Four consecutive indices share a counter value.
 pub fn keeps(seed: u64, index: u64, least: u32) -> bool {
     words(seed, index / 4)[(index % 4) as usize] >= least
 }

@@ -123,12 +123,12 @@ impl Radix {
         self.passes
     }
 
-    /// Whether a single kernel sorts each list.
+    /// True if a single kernel sorts each list.
     pub fn is_alone(&self) -> bool {
         self.tiles == 1
     }
 
-    /// Whether a kernel of its own adds up the counts of tiles. Otherwise, the blocks that move do so.
+    /// True if a kernel of its own adds up the counts of tiles. Otherwise, the blocks that move do so.
     fn is_summed(&self) -> bool {
         self.lists * self.tiles * self.tiles * self.buckets() * COUNT_BYTES > ADDED_BYTES
     }

@@ -12,19 +12,22 @@ const MIN_THREADS: u64 = 8;
 /// Maximum number of packs of a thread, whose loads are in flight at the same time.
 const MAX_EACH: u64 = 2;
 
-/// Instructions of a thread for the row and its ends, and per pack: machine code for sm_90a by NVRTC 13.0.
+/// Instructions of a thread for the row and its ends: machine code for sm_90a by NVRTC 13.0.
 const PER_ROW: f64 = 110.0;
+/// Instructions of a thread per pack, from the same code.
 const PER_PACK: f64 = 30.0;
 
 /// Division of rows among groups of threads.
 #[derive(Clone, Copy, Debug)]
 pub struct RowGroups {
     rows: u64,
-    /// Number of elements of a row, and of a pack.
+    /// Number of elements of a row.
     length: u64,
+    /// Number of elements of a pack.
     pack: u64,
-    /// Number of threads of a group, and of packs of each.
+    /// Number of threads of a group.
     lanes: u64,
+    /// Number of packs per thread.
     each: u64,
 }
 

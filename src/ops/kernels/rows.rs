@@ -105,7 +105,7 @@ pub struct Sharing {
     pub packs: u64,
     /// Threads per row: a power of two, or several whole warps.
     pub threads: u64,
-    /// Whether the registers of the threads hold the whole row, so that it is read once.
+    /// True if the registers of the threads hold the whole row, so that it is read once.
     pub whole: bool,
 }
 
@@ -158,7 +158,7 @@ pub struct RowSplit {
     rows: Rows,
     /// Elements per pack, which a thread loads by one instruction.
     pack: u64,
-    /// Whether rows may begin inside a pack, so that the first and the last pack of a row may be partial.
+    /// True if rows may begin inside a pack, so that the first and the last pack of a row may be partial.
     shifted: bool,
     /// Packs per thread, in registers.
     packs: u64,
@@ -168,9 +168,9 @@ pub struct RowSplit {
     several: u64,
     /// Chunks per row, each processed by a block, for few and long rows; otherwise 1.
     chunks: u64,
-    /// Whether the registers of the threads hold the whole row, so that it is read once.
+    /// True if the registers of the threads hold the whole row, so that it is read once.
     pub whole: bool,
-    /// Whether the rows of a block are staged in shared memory, by packs that may hold elements of several rows.
+    /// True if the rows of a block are staged in shared memory, by packs that may hold elements of several rows.
     pub staged: bool,
 }
 
@@ -275,7 +275,7 @@ impl RowSplit {
         self.rows.count * self.threads * self.chunks / self.several
     }
 
-    /// Whether the threads of a row belong to several warps.
+    /// True if the threads of a row belong to several warps.
     pub fn several_warps(&self) -> bool {
         self.threads > 32
     }
@@ -395,7 +395,7 @@ impl RowSplit {
     }
 }
 
-/// Whether a block can copy rows of a tensor to shared memory in packs: it has no gaps and begins at a multiple of 16 bytes.
+/// True if a block can copy rows of a tensor to shared memory in packs: it has no gaps and begins at a multiple of 16 bytes.
 pub fn is_stageable(tensor: &Tensor) -> bool {
     tensor.contiguous() && tensor.align >= 16
 }
@@ -444,7 +444,7 @@ pub fn threads_of(packs: u64, [pack, size, most]: [u64; 3], room: u64) -> u64 {
     threads
 }
 
-/// Whether long rows are read in aligned packs of `pack` elements, of which the first and the last of a row may be
+/// True if long rows are read in aligned packs of `pack` elements, of which the first and the last of a row may be
 /// partial: if only smaller packs divide the rows, and all tensors have the same misalignment.
 pub fn is_shifted(tensors: &[&Tensor], pack: u64) -> bool {
     let length = tensors[0].dims.last().copied().unwrap_or(1);
@@ -452,7 +452,7 @@ pub fn is_shifted(tensors: &[&Tensor], pack: u64) -> bool {
     common_pack(tensors) < pack && is_long && shift_alike(tensors, pack)
 }
 
-/// Whether the rows of all tensors begin at the same element of a pack of `pack` elements.
+/// True if the rows of all tensors begin at the same element of a pack of `pack` elements.
 fn shift_alike(tensors: &[&Tensor], pack: u64) -> bool {
     let lead = tensors[0].dims.len() - 1;
     tensors.iter().all(|tensor| {

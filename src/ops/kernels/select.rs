@@ -21,7 +21,7 @@ pub fn keys(dtype: DType) -> String {
     format!("{}{THRESHOLD}", key_text(dtype, key, bits, body))
 }
 
-/// Whether the type `K` of the keys of [`keys`] has 64 bits.
+/// True if the type `K` of the keys of [`keys`] has 64 bits.
 pub fn is_wide(dtype: DType) -> bool {
     matches!(dtype, DType::F64 | DType::I64 | DType::I32)
 }

@@ -19,18 +19,20 @@ pub struct RowDivision {
     length: u64,
     /// Number of elements in 16 bytes, which a thread writes at once.
     pack: u64,
-    /// How threads read the elements.
+    /// Accesses by which threads read the elements.
     reads: RowReads,
 }
 
-/// Instructions of a thread: per pack that it reads of a row, of small elements and of others; per single element; and others.
+/// Instructions of a thread per pack that it reads of a row: of small elements, and of others.
 const PER_HELD: [f64; 2] = [70.0, 35.0];
+/// Instructions of a thread per single element.
 const PER_ELEMENT: f64 = 12.0;
+/// Other instructions of a thread.
 const PER_THREAD: f64 = 40.0;
 /// Instructions per dimension for the address of a row, by a division.
 const PER_DIMENSION: f64 = 20.0;
 
-/// How the threads of a [`RowDivision`] read elements.
+/// Accesses by which the threads of a [`RowDivision`] read elements.
 #[derive(Clone, Copy, Debug)]
 pub enum RowReads {
     /// A thread reads packs of at most two rows, and writes one pack.

@@ -46,7 +46,7 @@ const PER_PACK: f64 = 4.0;
 /// Instructions per access to memory.
 const PER_ACCESS: f64 = 3.0;
 
-/// How a thread accesses an operand along the innermost dimension.
+/// Access of a thread to an operand along the innermost dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OperandAccess {
     /// A single element for all positions, broadcast.
@@ -138,7 +138,7 @@ impl Walk {
         Walk { outputs, steps: steps.collect(), distances, outer, length, pack, each, threads }
     }
 
-    /// Whether the kernel's text uses the innermost stride of an operand.
+    /// True if the kernel's text uses the innermost stride of an operand.
     fn apart(&self, operand: usize) -> bool {
         match self.steps[operand] {
             OperandAccess::Neighbours(_) => false,
@@ -237,7 +237,7 @@ pub fn launch(name: &str, expression: &Expression, dims: Dims, strides: &[Dims],
     launch_all(name, &[task(expression, dims, strides, spec)], compute_type(spec))
 }
 
-/// Whether each access of a warp of the kernel for a task moves less than a cache line, since rows begin at any address. Such an access also
+/// True if each access of a warp of the kernel for a task moves less than a cache line, since rows begin at any address. Such an access also
 /// takes parts of sectors at both ends.
 pub fn moves_parts_of_lines(task: &Task) -> bool {
     let walk = Walk::of(task);
@@ -251,7 +251,7 @@ pub fn elements_of_a_thread(task: &Task) -> f64 {
     walk.length as f64 / (walk.tiles().0 * walk.threads) as f64
 }
 
-/// Whether a thread of the kernel for a task writes a whole row by several stores. Each store of a warp then accesses the sectors of all its
+/// True if a thread of the kernel for a task writes a whole row by several stores. Each store of a warp then accesses the sectors of all its
 /// rows again.
 pub fn rewrites_sectors(task: &Task) -> bool {
     let walk = Walk::of(task);

@@ -11,7 +11,7 @@ use super::Launch;
 /// the receiver has announced the same, and continues once all incoming data has arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
-    /// This rank's number in the world.
+    /// Number of this rank in the world.
     pub rank: u32,
     /// The data that this rank sends; `None` if it only receives.
     pub sends: Option<Sent>,
@@ -44,12 +44,13 @@ impl Sent {
 pub struct Collective {
     pub kind: CollectiveKind,
     pub group: GroupId,
-    /// Number of ranks in the group, and this rank's number in it.
+    /// Number of ranks in the group.
     pub ranks: u32,
+    /// Number of this rank in the group, from 0.
     pub rank: u32,
-    /// Number of the operand that is sent, and of the operand that receives; `None` if the rank does not send or
-    /// receive.
+    /// Number of the operand that is sent; `None` if the rank does not send.
     pub source: Option<u8>,
+    /// Number of the operand that receives; `None` if the rank does not receive.
     pub target: Option<u8>,
     pub dtype: DType,
     /// Number of elements, as communication libraries count them. In an `all_gather`, each rank contributes this
@@ -77,27 +78,28 @@ pub struct RowCounts {
     pub ranks: u32,
     /// Number of columns of the matrix: counts for each sender.
     pub parts: u64,
-    /// Whether the rows return to their senders, as the option `back` requests.
+    /// True if the rows return to their senders, as the option `back` requests.
     pub back: bool,
     /// Number of elements of a row of data.
     pub row: u64,
-    /// Number of rows that the source tensor has, and that the target tensor has.
+    /// Number of rows of the source tensor.
     pub source: u64,
+    /// Number of rows of the target tensor.
     pub target: u64,
 }
 
 impl Collective {
-    /// Whether the collective is a send or a receive between two ranks.
+    /// True if the collective is a send or a receive between two ranks.
     pub fn is_transfer(&self) -> bool {
         matches!(self.kind, CollectiveKind::Send | CollectiveKind::Recv)
     }
 
-    /// Whether the collective moves nothing: it has one rank, and its result is in place. `place` returns the place of an operand.
+    /// True if the collective moves nothing: it has one rank, and its result is in place. `place` returns the place of an operand.
     pub fn is_in_place<P: PartialEq>(&self, place: impl Fn(u8) -> P) -> bool {
         self.ranks == 1 && self.source.map(&place) == self.target.map(&place)
     }
 
-    /// Whether this and another rank's collective are the same call. Ranks whose calls differ hang or fail.
+    /// True if this and another rank's collective are the same call. Ranks whose calls differ hang or fail.
     pub fn meets(&self, other: &Collective) -> bool {
         let key = |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer, one.counted);
         key(self) == key(other)

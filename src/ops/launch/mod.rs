@@ -58,7 +58,7 @@ impl Launch {
         }
     }
 
-    /// Whether this launch runs kernels that can fill the compute units. Copies, fills and collectives leave most of them free.
+    /// True if this launch runs kernels that can fill the compute units. Copies, fills and collectives leave most of them free.
     pub fn occupies_units(&self) -> bool {
         !self.kernels().is_empty() || matches!(self, Launch::Gemm(..) | Launch::Conv(..) | Launch::Attention(..))
     }
@@ -157,9 +157,9 @@ impl fmt::Debug for KernelSource {
 /// Amount of dynamic shared memory of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
-    /// This number of bytes.
+    /// The given number of bytes.
     Bytes(u32),
-    /// This number of bytes, or the device's limit for a block if that is less. The kernel's text adapts to it.
+    /// The given number of bytes, or the device's limit for a block if that is less. The kernel's text adapts to it.
     AtMost(u32),
     /// The device's limit for a block, so that no other block that uses shared memory is resident on the same SM
     /// (compute unit).
@@ -211,7 +211,7 @@ pub struct TensorMap {
 pub enum MapBase {
     /// The operand with this number.
     Operand(u8),
-    /// This offset in bytes in the workspace.
+    /// The given offset in bytes in the workspace.
     Workspace(u64),
 }
 
@@ -244,7 +244,7 @@ pub struct Gemm {
     pub b: Matrix,
     pub c: Matrix,
     pub arithmetic: Arithmetic,
-    /// Whether the product is added to the contents of `c`.
+    /// True if the product is added to the contents of `c`.
     pub accumulate: bool,
     /// The epilogue that the library computes with the product; `None` if there is none.
     pub epilogue: Option<Epilogue>,
@@ -302,7 +302,7 @@ pub struct Matrix {
     pub dtype: DType,
     /// Stride between rows in memory, in elements (the leading dimension).
     pub row: u64,
-    /// Whether memory holds the matrix in transposed form: `row` is then the stride between the matrix's columns.
+    /// True if memory holds the matrix in transposed form: `row` is then the stride between the matrix's columns.
     pub transposed: bool,
     /// Stride between the matrices of a batch, in elements; 0 if all share one matrix.
     pub batch: u64,
@@ -316,7 +316,7 @@ impl Matrix {
 }
 
 impl Gemm {
-    /// Whether any of the matrices is in the workspace.
+    /// True if any of the matrices is in the workspace.
     pub fn uses_workspace(&self) -> bool {
         [&self.a, &self.b, &self.c].iter().any(|matrix| matrix.operand == Matrix::WORKSPACE)
             || self.scales.is_some_and(|scales| scales.operands.contains(&Matrix::WORKSPACE))
@@ -340,7 +340,7 @@ pub struct Conv {
     pub dilation: Dims,
     pub groups: u64,
     pub arithmetic: Arithmetic,
-    /// Whether the sums have the same bits in each run: no sum may depend on an arbitrary order of additions.
+    /// True if the sums have the same bits in each run: no sum may depend on an arbitrary order of additions.
     pub deterministic: bool,
 }
 
@@ -422,13 +422,14 @@ named! {
 pub struct CopyLaunch {
     pub source: u8,
     pub target: u8,
-    /// Byte offset of the first row in the source operand, and in the target operand.
+    /// Offset in bytes of the first row in the source operand.
     pub source_offset: u64,
+    /// Offset in bytes of the first row in the target operand.
     pub target_offset: u64,
     pub direction: Direction,
-    /// Whether the host side is pageable memory, which the runtime stages through pinned memory.
+    /// True if the host side is pageable memory, which the runtime stages through pinned memory.
     pub pageable: bool,
-    /// Whether a copy engine is requested (`via: dma`), where the runtime may otherwise use a kernel.
+    /// True if a copy engine is requested (`via: dma`), where the runtime may otherwise use a kernel.
     pub engine: bool,
     pub row_bytes: u64,
     pub rows: u64,

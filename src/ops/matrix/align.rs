@@ -43,7 +43,7 @@ pub struct Source {
     pub tensor: Tensor,
     /// Offset in bytes of the copy in the workspace; `None` without a copy.
     pub offset: Option<u64>,
-    /// Whether the copy is that of the transposed operand.
+    /// True if the copy is that of the transposed operand.
     is_turned: bool,
     /// Number of elements of the operand before the first that is copied.
     start: u64,
@@ -104,12 +104,12 @@ impl Source {
         Source { operand, given: *given, tensor: *given, offset: None, is_turned: false, start: 0 }
     }
 
-    /// Whether all rows begin at multiples of 16 bytes.
+    /// True if all rows begin at multiples of 16 bytes.
     pub fn is_aligned(&self) -> bool {
         aligned(&self.tensor, pack(self.tensor.dtype))
     }
 
-    /// Whether the product can read whole packs, including those at the end of a row.
+    /// True if the product can read whole packs, including those at the end of a row.
     pub fn in_packs(&self) -> bool {
         self.offset.is_some() || in_packs(&self.tensor, pack(self.tensor.dtype))
     }

@@ -19,9 +19,9 @@ const MAX_SIDE: u64 = 1 << 31;
 /// Alignment in bytes of a matrix in the workspace.
 const ALIGN: u64 = 512;
 
-/// If a product reads the second factor in place, and another product computes the last columns, the number of columns
-/// of the first product is a multiple of this number. It is the number of columns of the largest tile, and of the
-/// blocks that share a scaling factor.
+/// Number of which the columns of the first product are a multiple, if that product reads the second factor in place
+/// and another product computes the last columns: the columns of the largest tile, and of the blocks that share a
+/// scaling factor.
 const SPLIT: u64 = 128;
 
 /// Numbers of products among which the depth may be divided: one kernel adds up their sums.
@@ -45,7 +45,7 @@ pub struct Aligned {
     last: Option<launch::Gemm>,
     /// Number of parts of the depth, each of which is a product of a batch; 1 if the depth is whole.
     parts: u64,
-    /// Whether the library has no algorithm for the given matrices.
+    /// True if the library has no algorithm for the given matrices.
     pub is_needed: bool,
 }
 
@@ -302,17 +302,17 @@ impl Aligned {
     }
 }
 
-/// Whether matrix units multiply factors of 16 bits or more, so that their rows decide how fast a library is.
+/// True if matrix units multiply factors of 16 bits or more, so that their rows decide how fast a library is.
 fn is_matrix_units(arithmetic: Arithmetic) -> bool {
     matches!(arithmetic, Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32)
 }
 
-/// Whether the factors have 8 bits.
+/// True if the factors have 8 bits.
 fn is_narrow(gemm: &launch::Gemm) -> bool {
     gemm.a.dtype.size() == 1
 }
 
-/// Whether 8-bit factors have the form that libraries multiply: whole packs along the depth, and results in whole packs.
+/// True if 8-bit factors have the form that libraries multiply: whole packs along the depth, and results in whole packs.
 fn has_narrow_form(gemm: &launch::Gemm) -> bool {
     !gemm.a.transposed && gemm.b.transposed && pack_of(gemm).is_none()
 }

@@ -69,7 +69,7 @@ impl Finish {
         Finish { bias: None, before: None, function }
     }
 
-    /// Whether a bias or a function follows the sums. If a separate kernel computes it, the sums are rounded to the
+    /// True if a bias or a function follows the sums. If a separate kernel computes it, the sums are rounded to the
     /// type of `c` first.
     pub fn has_epilogue(&self) -> bool {
         self.bias.is_some() || self.function != Function::Identity
@@ -251,8 +251,9 @@ pub fn epilogue_of(expression: &Expression, inputs: usize) -> Option<&'static st
     possible.first().map(|(name, _)| *name)
 }
 
-/// √(2/π) and the factor of the cube in the approximation of GELU.
+/// √(2/π), a factor of the approximation of GELU.
 const SCALE: f64 = 0.797_884_560_802_865_4;
+/// Factor of the cube in the approximation of GELU.
 const CUBIC: f64 = 0.044_715;
 
 impl Function {

@@ -4,6 +4,7 @@ mod align;
 mod aligned;
 mod check;
 mod epilogue;
+mod folded;
 mod gated;
 mod grouped;
 mod parts;
@@ -20,6 +21,7 @@ use crate::ops::call::error;
 use aligned::Aligned;
 pub use check::{MISSES, product_radii};
 pub use epilogue::{Added, Finish, Function, epilogue_of};
+use folded::folded;
 pub use gated::Gate;
 pub use grouped::GroupedGemm;
 use parts::Parts;
@@ -213,6 +215,7 @@ impl Operation for Gemm {
         if let Some(gate) = self.gate(spec) {
             return gate.cost(spec, self.cost(&gate.sums(spec)));
         }
+        let spec = &*folded(spec);
         if short::applies(spec) {
             return short::cost(spec);
         }
@@ -258,6 +261,7 @@ impl Operation for Gemm {
 
     /// Returns the costs of the products, which are equal, and of the kernel after them; none without such a kernel.
     fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
+        let spec = &*folded(spec);
         let finish = Finish::of(spec);
         match thin::costs(spec) {
             _ if self.gate(spec).is_some() || short::applies(spec) => return Vec::new(),
@@ -334,6 +338,7 @@ impl Operation for Gemm {
         if let Some(gate) = self.gate(spec) {
             return gate.launch(spec, self.launch(&gate.sums(spec)));
         }
+        let spec = &*folded(spec);
         if short::applies(spec) {
             return vec![short::launch(spec)];
         }
@@ -353,6 +358,7 @@ impl Operation for Gemm {
         if let Some(gate) = self.gate(spec) {
             return Some(gate.launch(spec, self.sparing_launch(&gate.sums(spec))?));
         }
+        let spec = &*folded(spec);
         if short::applies(spec) || thin::applies(spec) {
             return None;
         }
@@ -372,6 +378,7 @@ impl Operation for Gemm {
         if self.gate(spec).is_some() {
             return Some(gated::IMPLEMENTATION);
         }
+        let spec = &*folded(spec);
         match (Finish::of(spec).has_epilogue(), library_epilogue(spec)) {
             (false, _) if short::applies(spec) => Some("a generated kernel computes the short product"),
             (true, _) if short::applies(spec) => Some("one generated kernel computes the short product and its epilogue"),
@@ -409,7 +416,7 @@ impl Gemm {
     }
 }
 
-/// Whether the vendors' libraries support the layout of the matrices: with 8-bit elements, `b` transposed and `a` not.
+/// True if the vendors' libraries support the layout of the matrices: with 8-bit elements, `b` transposed and `a` not.
 pub fn has_library_layout(spec: &Spec) -> bool {
     spec.inputs[0].dtype.size() > 1 || (spec.attrs.bool("transpose_b") && !spec.attrs.bool("transpose_a"))
 }
@@ -513,7 +520,7 @@ fn products(spec: &Spec) -> Vec<launch::Gemm> {
     (0..offsets[2].len()).map(product).collect()
 }
 
-/// Whether matrix units multiply, and some row is not whole packs of 16 bytes, so that a library loads and stores a few elements at once.
+/// True if matrix units multiply, and some row is not whole packs of 16 bytes, so that a library loads and stores a few elements at once.
 fn is_odd(spec: &Spec) -> bool {
     arithmetic(spec) != Arithmetic::F32 && products(spec).first().and_then(pack_of).is_some()
 }

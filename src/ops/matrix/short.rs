@@ -69,7 +69,7 @@ impl Division {
     }
 }
 
-/// Whether one generated kernel computes the product and its epilogue.
+/// True if one generated kernel computes the product and its epilogue.
 pub fn applies(spec: &Spec) -> bool {
     let (_, n, k, _) = sizes(spec);
     let arithmetic = arithmetic(spec);

@@ -49,8 +49,9 @@ const ACROSS: u64 = 32;
 /// Number of terms of the thin matrix that shared memory holds, for a large matrix across the depth.
 const STAGED: u64 = 512;
 
-/// Bytes that a thread has in flight, and the maximum number of loads for them.
+/// Bytes that a thread has in flight.
 const IN_FLIGHT: u64 = 64;
+/// Maximum number of loads for these bytes.
 const MAX_AHEAD: u64 = 16;
 
 /// Minimum number of steps of a thread along the depth if blocks share it.
@@ -99,9 +100,9 @@ pub struct Thin {
     groups: Option<Groups>,
     /// Steps after the sums.
     finish: Finish,
-    /// Whether the large matrix is `b`, so that results along it are columns.
+    /// True if the large matrix is `b`, so that results along it are columns.
     is_b: bool,
-    /// Whether rows of the large matrix lie along the depth.
+    /// True if rows of the large matrix lie along the depth.
     along: bool,
     /// Number of neighbouring elements that a thread loads at once.
     pack: u64,
@@ -117,7 +118,7 @@ pub struct Thin {
     share: u64,
 }
 
-/// Whether generated kernels compute the product.
+/// True if generated kernels compute the product.
 pub fn applies(spec: &Spec) -> bool {
     Thin::of(spec).is_some()
 }
@@ -137,7 +138,7 @@ fn row(tensor: &Tensor) -> u64 {
     tensor.strides[tensor.dims.len() - 2]
 }
 
-/// Whether rows of `b`, or of `a`, lie along the depth: those of `b` if it is transposed, and those of `a` if it is not.
+/// True if the rows of a factor lie along the depth: of `b` (`is_b`) if it is transposed, and of `a` if it is not.
 fn lies_along_depth(spec: &Spec, is_b: bool) -> bool {
     is_b == spec.attrs.bool(if is_b { "transpose_b" } else { "transpose_a" })
 }

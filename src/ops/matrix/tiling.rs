@@ -13,9 +13,10 @@ const TILES: [u64; 3] = [256, 128, 64];
 const SMALL_TILES: [u64; 3] = [128, 64, 32];
 /// Rows of a block of the kernel that multiplies a matrix and a vector.
 const VECTOR_ROWS: u64 = 64;
-/// Terms of the depth that such a block loads at once, and depth from which on blocks share it: 1024 to 4096 terms take 0.57 ns each with
-/// 128 results, further ones 0.2 ns (docs/measurements/2026-11-29-queues-and-graphs.md).
+/// Terms of the depth that a block of that kernel loads at once.
 const VECTOR_TERMS: f64 = 256.0;
+/// Depth from which on blocks share it: 1024 to 4096 terms take 0.57 ns each with 128 results, further ones 0.2 ns
+/// (docs/measurements/2026-11-29-queues-and-graphs.md).
 const VECTOR_DEPTH: u64 = 4096;
 /// Largest number of results of a tile, whose sums fill half of an SM's registers.
 const LARGEST_TILE: u64 = 256 * 128;
@@ -23,13 +24,15 @@ const LARGEST_TILE: u64 = 256 * 128;
 /// Rows and columns of a tile with scaling factors of rows and columns or of blocks: even a few tiles take as long as if all had this
 /// size.
 const SCALED_TILE: u64 = 128;
-/// Depth of a step of such a tile, and depth for which it takes as long as its first loads, its factors and its stores: 1.3 µs of 2.8 µs
-/// with 512 terms, and of 14 µs with 4096 (measured on an H100).
+/// Depth of a step of a tile with scaling factors.
 const SCALED_STEP: u64 = 128;
+/// Depth for which a tile with scaling factors takes as long as its first loads, its factors and its stores: 1.3 µs of 2.8 µs with 512
+/// terms, and of 14 µs with 4096 (measured on an H100).
 const SCALED_DEPTH: u64 = 400;
-/// Depth per block if blocks share the depth of such a tile, with factors of blocks, and the multiple in which the library divides it:
-/// two blocks share 6144 and 7168 terms, three 8192 and 10240, and four 12288; one block takes 5120 (measured on an H100).
+/// Depth per block if blocks share the depth of a tile with factors of blocks: two blocks share 6144 and 7168 terms, three 8192 and
+/// 10240, and four 12288; one block takes 5120 (measured on an H100).
 const SCALED_PART: u64 = 3072;
+/// Multiple in which the library divides such a depth.
 const SCALED_SHARED_STEP: u64 = 512;
 
 /// Time of a tile of a nearly idle device, as a fraction of its time if all SMs multiply, which power then limits: a term of the depth
@@ -62,9 +65,9 @@ const WIDE_LATENCY: f64 = 5800.0;
 /// a term takes 10 ns for tiles of 32 × 32, and 25 ns for 64 × 64.
 const UNALIGNED_LATENCY: f64 = 64.0;
 
-/// Products of rows and columns of a tile that take as long as to load a term of one row or column: from shared memory without matrix
-/// units, and element by element with rows of any alignment, where a term of tiles of 64 × 64 takes an SM 16 to 18 ns however
-/// many blocks it has (measured on an H100).
+/// Number of products of a row and a column of a tile that take as long as loading a term of one row or column. Without matrix units, a
+/// term is loaded from shared memory; with rows of any alignment, element by element: a term of tiles of 64 × 64 takes an SM 16 to 18 ns,
+/// however many blocks it has (measured on an H100).
 const PER_LOADED: f64 = 50.0;
 
 /// Number of terms of the depth that take as long as the first loads and the last stores of a block of a kernel for
@@ -82,8 +85,9 @@ const UNALIGNED: f64 = 0.14;
 const PAIRED: f64 = 2.0;
 /// Number of bytes that an instruction copies to shared memory at least.
 const PAIR: u64 = 4;
-/// Time in ns of adding the sums of blocks that share the depth, and bytes per ns at which the cache accepts and serves them.
+/// Time in ns of adding the sums of blocks that share the depth.
 const JOIN: f64 = 3000.0;
+/// Bytes per ns at which the cache accepts and serves these sums.
 const JOIN_BANDWIDTH: f64 = 7600.0;
 
 /// Time in ns until a block has its first operands.
@@ -182,7 +186,7 @@ impl Division {
 /// Alignment of rows in bytes that the fast kernels require of the factors and of the result (NVIDIA, "Matrix Multiplication Background User's Guide").
 pub const ALIGNMENT: u64 = 16;
 
-/// Whether the library multiplies a matrix and a vector, by a kernel without matrix units, which reads rows of any alignment.
+/// True if the library multiplies a matrix and a vector, by a kernel without matrix units, which reads rows of any alignment.
 fn is_vector(gemm: &Gemm, spec: &Spec) -> bool {
     let (m, n, ..) = sizes(spec);
     let is_alone = spec.inputs[0].dtype.size() > 2 || library_epilogue(spec).is_none();
@@ -269,7 +273,7 @@ fn parts_bytes((m, n, batch): (u64, u64, u64), division: &Division) -> u64 {
     if division.parts > 1 { 8 * m * n * batch * division.parts } else { 0 }
 }
 
-/// Whether each row of a matrix begins at a multiple of this many bytes.
+/// True if each row of a matrix begins at a multiple of this many bytes.
 pub fn has_rows_at(tensor: &Tensor, alignment: u64) -> bool {
     let lead = &tensor.strides[..tensor.dims.len() - 1];
     u64::from(tensor.align).is_multiple_of(alignment)
@@ -288,7 +292,7 @@ pub fn product_cost(gemm: &launch::Gemm) -> Cost {
     divided(gemm).1
 }
 
-/// Whether cuBLASLt may leave out the last terms of a sum if blocks share the depth: it does so for some depths of 16-bit types that are not
+/// True if cuBLASLt may leave out the last terms of a sum if blocks share the depth: it does so for some depths of 16-bit types that are not
 /// multiples of 8, if the rows of both factors begin at multiples of 16 bytes. PyTorch's results on an H200 lack the same terms
 /// (docs/measurements/2026-11-28-lost-terms.md). The cost of a product assumes it for all devices, since costs do not know the vendor.
 pub fn loses_terms(gemm: &launch::Gemm) -> bool {

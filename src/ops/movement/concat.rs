@@ -134,13 +134,13 @@ fn rows(spec: &Spec) -> (u64, u64) {
     (y.dims[..axis].iter().product(), y.dims[axis..].iter().product())
 }
 
-/// Whether all tensors are contiguous, aligned device memory, and there are not more than [`MAX_INPUTS`] inputs.
+/// True if all tensors are contiguous, aligned device memory, and there are not more than [`MAX_INPUTS`] inputs.
 fn is_flat(spec: &Spec) -> bool {
     let is_flat = |tensor: &Tensor| tensor.contiguous() && tensor.align >= 16 && tensor.space == Space::Device;
     spec.inputs.len() <= MAX_INPUTS && spec.inputs.iter().chain(&spec.outputs).all(is_flat)
 }
 
-/// Whether rows of each input are a whole number of pieces of this many bytes.
+/// True if rows of each input are a whole number of pieces of this many bytes.
 fn is_whole(spec: &Spec, bytes: u64) -> bool {
     let (all, _) = rows(spec);
     spec.inputs.iter().all(|x| (x.bytes() / all.max(1)).is_multiple_of(bytes))
@@ -182,7 +182,7 @@ const PER_INPUT: f64 = 4.0;
 /// instructions, which determine the time of a small output.
 const MIN_PACKS: u64 = 4096;
 
-/// Whether threads write packs of 16 bytes of the output, with elements of any inputs, because elementwise copies of
+/// True if threads write packs of 16 bytes of the output, with elements of any inputs, because elementwise copies of
 /// each input would write smaller packs: rows are not whole packs, or all inputs are small.
 fn is_in_packs(spec: &Spec) -> bool {
     let (_, row) = rows(spec);
@@ -296,7 +296,7 @@ const TILE: u64 = 16 << 10;
 /// Granularity of a tile in rows: 16 rows of any input are a whole number of packs of 16 bytes.
 const ROWS: u64 = 16;
 
-/// Maximum number of inputs of the kernels that compare each position with the begin of every input.
+/// Maximum number of inputs of the kernels that compare each position with the start of every input.
 const MAX_INPUTS: usize = 32;
 
 /// Instructions per element: finding the next column, and an access to shared memory, which counts as four.
@@ -305,8 +305,9 @@ const PER_ELEMENT: f64 = 8.0;
 /// Division of rows into tiles, in which a block joins the rows of all inputs in shared memory. For inputs whose rows
 /// are no whole number of packs.
 struct Tiles {
-    /// Number of rows that all tensors have, and number of rows of a tile.
+    /// Number of rows, which all tensors have.
     all: u64,
+    /// Number of rows of a tile.
     rows: u64,
     /// Number of elements of an output row.
     row: u64,

@@ -22,7 +22,7 @@ pub fn copied(bytes: u64, from: Space) -> Spec {
     Spec::new(&Copy, options("auto"), vec![Tensor { space: from, ..to }], vec![to])
 }
 
-/// Whether a copy is one of contiguous memory within a device.
+/// True if a copy is one of contiguous memory within a device.
 pub fn is_whole_copy(spec: &Spec) -> bool {
     let ([source], [target]) = (&spec.inputs[..], &spec.outputs[..]) else { return false };
     let is_whole = pages::indices(&spec.attrs).is_none() && source.contiguous() && target.contiguous();
@@ -265,7 +265,7 @@ impl Operation for Copy {
     }
 }
 
-/// Whether kernels make a copy that is not to another rank. All pages of a copy are made in the same way.
+/// True if kernels make a copy that is not to another rank. All pages of a copy are made in the same way.
 fn by_kernel(spec: &Spec) -> bool {
     let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
     match pages::indices(&spec.attrs) {

@@ -28,10 +28,11 @@ const UNROLL: u64 = 4;
 /// The rows that one rank sends to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedRows {
-    /// First row in the sender's tensor (`from`), first row in the receiver's tensor (`to`), and number of rows
-    /// (`rows`).
+    /// First row in the sender's tensor.
     pub from: u64,
+    /// First row in the receiver's tensor.
     pub to: u64,
+    /// Number of rows.
     pub rows: u64,
 }
 
@@ -94,7 +95,7 @@ pub fn row(tensor: &Tensor) -> u64 {
     tensor.dims.iter().skip(1).product()
 }
 
-/// Whether the call counts its rows; an error if it has the option `back` without counts.
+/// Returns true if the call counts its rows; an error if it has the option `back` without counts.
 pub fn has_counts(call: &Call) -> Result<bool, OpError> {
     let counted = call.inputs.len() > 1;
     if !counted && call.attrs.bool("back") {

@@ -216,10 +216,11 @@ pub(in crate::ops) struct Columns {
     pub geometry: Geometry,
     /// Number of elements of a row.
     pub length: u64,
-    /// Number of neighbouring elements that a thread processes together; number of elements that one instruction
-    /// writes, and that one instruction reads.
+    /// Number of neighbouring elements that a thread processes together.
     pub pack: u64,
+    /// Number of elements that one instruction writes.
     written: u64,
+    /// Number of elements that one instruction reads.
     read: u64,
     /// Number of threads that share the elements; a power of two.
     pub threads: u64,
@@ -260,7 +261,7 @@ impl Columns {
         }
     }
 
-    /// Whether rows are contiguous in both tensors.
+    /// True if rows are contiguous in both tensors.
     fn flat(&self) -> bool {
         self.geometry.strides.iter().all(|strides| matches!(&**strides, [] | [1]))
     }
@@ -319,11 +320,13 @@ pub(in crate::ops) const PACKS_OF_A_THREAD: u64 = 2;
 /// Division of rows among threads by packs. Neighbouring threads process neighbouring packs, and go on in the next row,
 /// so that rows of any length keep all threads busy.
 pub(in crate::ops) struct RowPacks {
-    /// Number of elements per pack, and whether rows may begin inside a pack.
+    /// Number of elements per pack.
     pub pack: u64,
+    /// True if rows may begin inside a pack.
     pub ragged: bool,
-    /// Number of packs per row, and number of packs of all rows.
+    /// Number of packs per row.
     of_row: u64,
+    /// Number of packs of all rows.
     pub count: u64,
     /// Number of packs per thread.
     each: u64,

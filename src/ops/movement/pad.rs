@@ -206,7 +206,7 @@ impl Merged {
         16 / self.y.dtype.size()
     }
 
-    /// Whether the kernel writes the output from one end to the other in packs of 16 bytes.
+    /// True if the kernel writes the output from one end to the other in packs of 16 bytes.
     fn is_in_packs(&self) -> bool {
         let Merged { x, y, .. } = self;
         if !y.contiguous() || y.align < 16 || y.elements() == 0 || x.strides.last() != Some(&1) {
@@ -219,7 +219,7 @@ impl Merged {
         x.dims[last] * x.dtype.size() < LONG_ROW || !self.is_alike()
     }
 
-    /// Whether each pack of the input is a pack of the output.
+    /// True if each pack of the input is a pack of the output.
     fn is_alike(&self) -> bool {
         let Merged { x, y, before, .. } = self;
         let (last, pack) = (y.dims.len() - 1, self.pack());
@@ -227,7 +227,7 @@ impl Merged {
         x.align >= 16 && begins(&x.strides) && begins(&y.strides) && before[last].is_multiple_of(pack)
     }
 
-    /// Whether each pack of the output belongs to the input or to the border as a whole.
+    /// True if each pack of the output belongs to the input or to the border as a whole.
     fn has_whole_packs(&self) -> bool {
         let is_whole = |tensor: &Tensor| tensor.dims.last().is_some_and(|length| length.is_multiple_of(self.pack()));
         self.is_alike() && is_whole(&self.x) && is_whole(&self.y)
@@ -242,7 +242,7 @@ impl Merged {
         has_parts.then(|| Chunks::of(&self.x, &self.y, &self.before)).flatten()
     }
 
-    /// Whether a row of the output is shorter than a pack. A pack then contains parts of several rows, each of which
+    /// True if a row of the output is shorter than a pack. A pack then contains parts of several rows, each of which
     /// takes as long as several single elements.
     fn has_short_rows(&self) -> bool {
         self.y.dims.last().is_some_and(|&length| length < self.pack())

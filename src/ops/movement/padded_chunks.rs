@@ -4,8 +4,9 @@ use crate::ops::kernels::kernel::{BLOCK, bounds, c_type, compute_type, index_typ
 use crate::ops::kernels::occupancy::BUSY_BLOCKS;
 use crate::ops::*;
 
-/// Maximum and minimum size in bytes of a part of the output. A smaller part gives more blocks; a thread writes at least a pack of it.
+/// Maximum size in bytes of a part of the output. A smaller part gives more blocks.
 const LARGEST: u64 = 16 << 10;
+/// Minimum size in bytes of a part of the output: a thread writes at least a pack of it.
 const SMALLEST: u64 = 16 * BLOCK as u64;
 
 /// Size in bytes of the words in which threads read the input. Each takes one access, and a store for each of its elements.
@@ -14,9 +15,11 @@ const WORD: u64 = 4;
 /// Number of words that a thread reads at once.
 const AHEAD: u64 = 4;
 
-/// Instructions per word of the input, per element of a word, and per pack of the output.
+/// Instructions per word of the input.
 const PER_WORD: f64 = 14.0;
+/// Instructions per element of a word.
 const PER_ELEMENT: f64 = 3.0;
+/// Instructions per pack of the output.
 const PER_PACK: f64 = 14.0;
 
 /// A pad of contiguous tensors whose elements are smaller than words.

@@ -16,7 +16,7 @@ pub struct FilePart {
     /// Offset in bytes.
     pub offset: u64,
     pub bytes: u64,
-    /// Whether to bypass the system's page cache.
+    /// True to bypass the system's page cache.
     pub direct: bool,
 }
 

@@ -40,7 +40,7 @@ const SMALLEST_PACK: u64 = 8;
 pub struct HeldChannels {
     /// Number of elements of a channel in a sample, which are contiguous.
     segment: u64,
-    /// Whether the elements of a channel in a sample may begin inside a pack. Then the first and the last pack may be
+    /// True if the elements of a channel in a sample may begin inside a pack. Then the first and the last pack may be
     /// partial.
     leads: bool,
     /// Number of samples.

@@ -34,8 +34,9 @@ const COMBINING: u64 = 128;
 /// Packs between neighbouring blocks are a multiple of this number, so that no two blocks share a cache line of 128 bytes.
 const LINE: u64 = 8;
 
-/// Instructions per element and per pack of the first and of the third kernel; estimates.
+/// Instructions per element of the first and of the third kernel; estimates.
 const EACH: f64 = 5.0;
+/// Instructions per pack of the first and of the third kernel; estimates.
 const PER_PACK: f64 = 10.0;
 /// Instructions per element of a thread's packs before and after its loop: the index of its channel, and sums in shared memory.
 const PER_COLUMN: f64 = 60.0;

@@ -4,7 +4,7 @@ use super::*;
 
 /// `group_norm(x, groups: n)`; or `instance_norm(x)`, with one channel per group.
 pub struct GroupNorm {
-    /// Whether each channel is a group of its own: `instance_norm`.
+    /// True if each channel is a group of its own: `instance_norm`.
     pub instances: bool,
 }
 
@@ -90,7 +90,7 @@ impl Operation for GroupNorm {
     }
 }
 
-/// Whether the elements of all channels of a sample are contiguous.
+/// True if the elements of all channels of a sample are contiguous.
 fn is_whole(tensor: &Tensor) -> bool {
     Tensor { dims: tensor.dims.part(1..), strides: tensor.strides.part(1..), ..*tensor }.contiguous()
 }

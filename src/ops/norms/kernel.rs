@@ -57,13 +57,13 @@ pub struct NormPartition {
     /// Rows of `y` and `x`, and of the added input and the sum if the norm adds.
     rows: Rows,
     sharing: Sharing,
-    /// Whether rows may begin inside a pack. Then the first and the last pack of a row are partial.
+    /// True if rows may begin inside a pack. Then the first and the last pack of a row are partial.
     shifted: bool,
-    /// Whether a block copies its rows, which are contiguous, to shared memory in packs that may span rows.
+    /// True if a block copies its rows, which are contiguous, to shared memory in packs that may span rows.
     staged: bool,
-    /// Whether the registers of a thread hold its elements as they are in memory, two to a register.
+    /// True if the registers of a thread hold its elements as they are in memory, two to a register.
     packed: bool,
-    /// Whether shared memory holds the row of a block.
+    /// True if shared memory holds the row of a block.
     shared: bool,
     /// Size in bytes of an element of the input.
     size: u64,

@@ -22,9 +22,9 @@ pub(super) use text::HELPERS;
 
 /// A norm of rows; with `adds`, of the sum of two inputs.
 pub struct Norm {
-    /// Whether the mean of a row is subtracted before scaling: a layer norm instead of an RMS norm.
+    /// True if the mean of a row is subtracted before scaling: a layer norm instead of an RMS norm.
     pub centred: bool,
-    /// Whether the norm is that of the sum of two inputs, which is then a second output.
+    /// True if the norm is that of the sum of two inputs, which is then a second output.
     pub adds: bool,
 }
 

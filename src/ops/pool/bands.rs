@@ -61,8 +61,8 @@ pub struct Bands {
 }
 
 impl Bands {
-    /// Returns the division; `None` if windows share rows with other ones above or below, if they have few
-    /// rows or unaligned ones, or if the maxima of columns do not fit shared memory.
+    /// Returns the division; `None` if windows share rows with windows above or below, if windows have few or
+    /// unaligned rows, or if the maxima of columns do not fit shared memory.
     pub fn of(kernels: &Kernels) -> Option<Bands> {
         let Kernels { spec, shape, grid, .. } = kernels;
         if spec.inputs.len() < 2 {

@@ -32,8 +32,9 @@ pub struct Columns {
     tile: PerAxis,
     /// Number of elements of these windows along the first and the last dimension, and number of rows of windows.
     depth: PerAxis,
-    /// Number of tiles along each dimension, and number of planes.
+    /// Number of tiles along each dimension.
     tiles: PerAxis,
+    /// Number of planes.
     planes: u64,
 }
 

@@ -4,12 +4,15 @@ use super::kernel::{Kernels, PACK, Task};
 use super::*;
 use crate::ops::kernels::occupancy::share;
 
-/// Instructions of a thread for its position, for each plane, for each element of a position in unrolled code and in a loop, and for each
-/// element of a plane. All constants are counts in code for sm_90a by NVRTC 13.0.
+/// Instructions of a thread for its position. All constants are counts in code for sm_90a by NVRTC 13.0.
 const PER_POSITION: f64 = 70.0;
+/// Instructions of a thread for each plane.
 const PER_PLANE: f64 = 14.0;
+/// Instructions of a thread for each element of a position, in unrolled code.
 const PER_ELEMENT: f64 = 4.0;
+/// Instructions of a thread for each element of a position, in a loop.
 const PER_STEP: f64 = 40.0;
+/// Instructions of a thread for each element of a plane.
 const PER_TERM: f64 = 4.0;
 
 /// Instructions of a thread that shares a window; per pack that it reads, and per element of the pack. Packs at the edges of rows take
@@ -19,8 +22,9 @@ const PER_PACK: f64 = 12.0;
 const PER_PACKED: f64 = 5.0;
 const MASKED: f64 = 2.0;
 
-/// Instructions per pack that is written, and per element of it.
+/// Instructions per pack that is written.
 const PER_WRITTEN: f64 = 10.0;
+/// Instructions per element of a pack that is written.
 const PER_GRADIENT: f64 = 2.0;
 
 /// Instructions per pack of columns and per window of columns; per element of a column for a place, and per column of a window, for a place

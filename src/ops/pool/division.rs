@@ -1,4 +1,4 @@
-//! How the threads of a pool's kernels divide its windows, elements and planes.
+//! Divides the windows, elements and planes of a pool among the threads of its kernels.
 
 use super::columns::{Columns, LARGE};
 use super::grid::Grid;
@@ -186,7 +186,7 @@ impl Kernels {
         }
     }
 
-    /// Whether a thread reads all elements of a position at once, in loops of constant length.
+    /// True if a thread reads all elements of a position at once, in loops of constant length.
     pub(super) fn is_unrolled(&self, task: Task) -> bool {
         let has_loops = matches!(task, Task::Backward | Task::Scatter | Task::Held | Task::Bands | Task::Fill)
             || self.grid.steps.is_none()
@@ -199,7 +199,7 @@ impl Kernels {
         if self.shares_windows(task) { self.shares(task).0 } else { 1 }
     }
 
-    /// Whether several threads may read a window.
+    /// True if several threads may read a window.
     fn shares_windows(&self, task: Task) -> bool {
         (task.finds() || task == Task::Spread) && self.columns(task).is_none()
     }
@@ -230,7 +230,7 @@ impl Kernels {
         if self.shares_windows(task) { self.shares(task).1 } else { 1 }
     }
 
-    /// Whether the blocks of a window's parts are a cluster, which joins their results on devices that have clusters.
+    /// True if the blocks of a window's parts are a cluster, which joins their results on devices that have clusters.
     pub(super) fn clusters(&self, task: Task) -> bool {
         let parts = self.parts(task);
         task == Task::Spread && (2..=LARGEST_CLUSTER).contains(&parts) && parts.is_power_of_two()

@@ -17,8 +17,9 @@ pub struct Fill {
     planes: u64,
     /// Number of elements of a slice.
     slice: u64,
-    /// Number of parts of a slice, and number of elements of a part.
+    /// Number of parts of a slice.
     parts: u64,
+    /// Number of elements of a part.
     length: u64,
 }
 

@@ -72,7 +72,7 @@ impl Grid {
         }
     }
 
-    /// Whether a single window contains all elements along a dimension, and nothing else.
+    /// True if a single window contains all elements along a dimension, and nothing else.
     pub fn covers(&self, axis: usize) -> bool {
         self.y[axis] == 1
             && self.steps.is_none_or(|[size, _, padding, dilation]| {
@@ -125,14 +125,14 @@ impl Grid {
         })
     }
 
-    /// Whether windows neither skip nor share elements.
+    /// True if windows neither skip nor share elements.
     pub fn is_disjoint(&self) -> bool {
         self.steps.is_some_and(|[size, stride, _, dilation]| {
             (0..3).all(|axis| dilation[axis] == 1 && size[axis] <= stride[axis])
         })
     }
 
-    /// Whether windows of equal sizes divide all elements along a dimension.
+    /// True if windows of equal sizes divide all elements along a dimension.
     pub fn divides(&self, axis: usize) -> bool {
         let is_divided = |[size, stride, padding, dilation]: [PerAxis; 4]| {
             (size[axis], padding[axis], dilation[axis]) == (stride[axis], 0, 1)
@@ -141,7 +141,7 @@ impl Grid {
         self.covers(axis) || self.steps.map_or(self.x[axis].is_multiple_of(self.y[axis]), is_divided)
     }
 
-    /// Whether each element belongs to exactly one window.
+    /// True if each element belongs to exactly one window.
     pub fn is_partition(&self) -> bool {
         self.steps.is_some() && (0..3).all(|axis| self.divides(axis))
     }

@@ -6,9 +6,10 @@ use super::*;
 use crate::ops::kernels::kernel::{bounds, param, u32_param};
 use crate::ops::kernels::occupancy::{LARGEST_BLOCK, UNITS, WARP};
 
-/// Maximum number of bytes of a block's planes, and of the places of its maxima. Together they fit the shared memory that a kernel has
-/// without an option of the launch.
+/// Maximum number of bytes of a block's planes. With the places, they fit the shared memory that a kernel has without an option
+/// of the launch.
 const MAX_PLANES: u64 = 40 << 10;
+/// Maximum number of bytes of the places of a block's maxima.
 const MAX_PLACES: u64 = 7 << 10;
 
 /// Number of bytes of planes of a block, if planes are small and there are enough for some blocks per SM.

@@ -68,12 +68,12 @@ pub enum Task {
 }
 
 impl Task {
-    /// Whether a kernel finds a result or a place for each window.
+    /// True if a kernel finds a result or a place for each window.
     pub(super) fn finds(self) -> bool {
         matches!(self, Task::Forward | Task::Indices | Task::Places | Task::PlacesAndZeros)
     }
 
-    /// Whether a kernel writes or reads the places of maxima: indices that the call gives, or places in the workspace.
+    /// True if a kernel writes or reads the places of maxima: indices that the call gives, or places in the workspace.
     fn uses_places(self) -> bool {
         matches!(
             self,
@@ -143,12 +143,12 @@ impl Kernels {
         }
     }
 
-    /// Whether most gradients are zero, since an element in two at most is a maximum.
+    /// True if most gradients are zero, since an element in two at most is a maximum.
     pub(super) fn has_few_windows(&self) -> bool {
         2 * self.grid.windows() <= self.grid.elements()
     }
 
-    /// Whether a thread computes the gradients of a cell from the windows that contain its elements.
+    /// True if a thread computes the gradients of a cell from the windows that contain its elements.
     pub(super) fn gathers(&self) -> bool {
         let Some([size, stride, _, dilation]) = self.grid.steps else { return false };
         let counts = [self.grid.gathered(1)[1], size, stride].map(|sizes| sizes.iter().product::<u64>());
@@ -159,7 +159,7 @@ impl Kernels {
         dilation == [1; 3] && has_places && counts.iter().zip(limits).all(|(count, limit)| *count <= limit)
     }
 
-    /// Whether a thread computes the gradients of the elements of a window and of those up to the next one.
+    /// True if a thread computes the gradients of the elements of a window and of those up to the next one.
     fn has_cells(&self) -> bool {
         let small = |[_, stride, ..]: [PerAxis; 4]| stride.iter().product::<u64>() <= LARGEST_CELL;
         self.grid.is_disjoint() && self.grid.window() <= AT_ONCE && self.grid.steps.is_some_and(small)
@@ -177,7 +177,7 @@ impl Kernels {
         1 << (PACK / element).min(self.grid.window_row()).ilog2()
     }
 
-    /// Whether rows of an operand, the input or its gradient, begin with a pack of this many elements.
+    /// True if rows of an operand, the input or its gradient, begin with a pack of this many elements.
     fn is_aligned(&self, operand: usize, pack: u64) -> bool {
         let tensor = self.spec.operand(operand);
         let mut strides = tensor.strides[..2].iter().chain(&self.grid.strides[operand][..2]);
@@ -185,7 +185,7 @@ impl Kernels {
             && strides.all(|stride| stride.is_multiple_of(pack))
     }
 
-    /// Whether a row of a window can begin within a pack of the operand, the input or its gradient.
+    /// True if a row of a window can begin within a pack of the operand, the input or its gradient.
     pub(super) fn leads(&self, operand: usize) -> bool {
         let pack = self.pack();
         let begins = match self.grid.steps {
@@ -208,7 +208,7 @@ impl Kernels {
         halves(largest).find(fits).unwrap_or(1)
     }
 
-    /// Whether rows of windows consist of whole packs of the input.
+    /// True if rows of windows consist of whole packs of the input.
     pub(super) fn has_whole_packs(&self) -> bool {
         let Grid { x, y, steps, .. } = self.grid;
         let length = match steps {
@@ -235,7 +235,7 @@ impl Kernels {
         self.shape.planes * self.grid.windows()
     }
 
-    /// Whether the place of a maximum is its number in the window, which fits a byte, instead of that in the plane.
+    /// True if the place of a maximum is its number in the window, which fits a byte, instead of that in the plane.
     pub(super) fn is_relative(&self) -> bool {
         let is_dilated = |[.., dilation]: [PerAxis; 4]| dilation.iter().any(|&distance| distance > 1);
         self.indices.is_none() && self.is_unrolled(Task::Places) && !self.grid.steps.is_some_and(is_dilated)
@@ -256,7 +256,7 @@ impl Kernels {
         param("Place* places", Arg::Operand(INDICES))
     }
 
-    /// Whether samples and channels of each operand are one dimension.
+    /// True if samples and channels of each operand are one dimension.
     fn is_folded(&self) -> bool {
         let operands = self.spec.inputs.iter().chain(&self.spec.outputs);
         operands.map(|tensor| tensor.strides).all(|strides| strides[0] == self.shape.channels * strides[1])
@@ -297,7 +297,7 @@ impl Kernels {
         (places.next_multiple_of(each), if parts > 1 { parts * self.windows() * each } else { 0 })
     }
 
-    /// Whether a thread writes the last dimension of a cell at once.
+    /// True if a thread writes the last dimension of a cell at once.
     fn is_packed(&self, task: Task) -> bool {
         let Some([_, stride, padding, _]) = self.grid.steps else { return false };
         let (wide, output) = (stride[2], self.spec.outputs[0]);

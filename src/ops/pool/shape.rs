@@ -6,16 +6,18 @@ use crate::ops::call::windows::{self, spatial};
 /// The sizes of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Samples times channels, and channels.
+    /// Number of planes: samples times channels.
     pub planes: u64,
+    /// Number of channels.
     pub channels: u64,
-    /// Spatial sizes, and number of windows along each dimension.
+    /// Spatial sizes of `x`.
     pub x: Dims,
+    /// Number of windows along each dimension.
     pub y: Dims,
     /// Size, stride, padding and dilation of windows; `None` if they are adaptive.
     pub steps: Option<[Dims; 4]>,
     pub is_max: bool,
-    /// Whether a mean divides by the whole size of a window, including its padding.
+    /// True if a mean divides by the whole size of a window, including its padding.
     pub counts_padding: bool,
 }
 
@@ -85,7 +87,7 @@ impl Shape {
         places
     }
 
-    /// Whether an element of a plane is in a window, or between two of its elements that `dilation` separates.
+    /// True if an element of a plane is in a window, or between two of its elements that `dilation` separates.
     pub fn spans(&self, window: usize, place: usize) -> bool {
         let (mut rest, mut place) = (window as u64, place as u64);
         let is_within = (0..self.x.len()).rev().all(|axis| {

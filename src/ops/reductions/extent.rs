@@ -101,7 +101,7 @@ impl Extent {
         collapse(self.part(&self.dims, reduced), &strides)
     }
 
-    /// Whether the innermost dimension is reduced.
+    /// True if the innermost dimension is reduced.
     pub fn reduces_innermost(&self) -> bool {
         (0..self.dims.len()).rev().find(|&axis| self.dims[axis] > 1).is_none_or(|axis| self.reduced[axis])
     }

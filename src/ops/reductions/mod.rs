@@ -209,7 +209,7 @@ impl Operation for Reduce {
 }
 
 impl Reduce {
-    /// Whether the result is the index of a term.
+    /// True if the result is the index of a term.
     fn finds_place(&self) -> bool {
         matches!(self.0, Function::ArgMax | Function::ArgMin)
     }
@@ -226,12 +226,12 @@ impl Reduce {
     }
 }
 
-/// Whether `a` replaces the earlier term `b` as the maximum. NaN is larger than all numbers.
+/// True if `a` replaces the earlier term `b` as the maximum. NaN is larger than all numbers.
 fn is_larger(a: f64, b: f64) -> bool {
     ahead(a, 1, b, 0)
 }
 
-/// Whether `a` replaces the earlier term `b` as the minimum. NaN is smaller than all numbers.
+/// True if `a` replaces the earlier term `b` as the minimum. NaN is smaller than all numbers.
 fn is_smaller(a: f64, b: f64) -> bool {
     ahead(-a, 1, -b, 0)
 }

@@ -1,4 +1,4 @@
-//! How the threads of a kernel divide a reduction.
+//! Divides a reduction among the threads of a kernel.
 
 use super::super::layout::{halves, packs_of_rows};
 use super::staged::StagedRows;
@@ -149,7 +149,7 @@ pub struct Split {
     pub along: Along,
     /// Number of elements that a thread computes together, a piece: terms, or terms of neighbouring results.
     pub pack: u64,
-    /// Whether the terms of a result are contiguous but unaligned, so that threads read aligned packs of 16 bytes and
+    /// True if the terms of a result are contiguous but unaligned, so that threads read aligned packs of 16 bytes and
     /// leave out elements of other results.
     pub ragged: bool,
     /// For each input, the number of contiguous elements that one instruction loads.
@@ -173,7 +173,8 @@ pub struct Split {
     pub parts: u64,
     /// Results of the last launch.
     pub last: Last,
-    /// How blocks stage short rows in shared memory. Then the fields above describe a division that no kernel has.
+    /// Staging of short rows in shared memory; `None` if threads read rows directly. With it, no kernel has the division
+    /// that the fields above describe.
     pub staged: Option<StagedRows>,
 }
 
@@ -396,7 +397,7 @@ impl Split {
         Split { parts: split.parts.min(MAX_PARTIAL / rows), ..split }
     }
 
-    /// Whether terms have several dimensions or a stride above 1, so that their offset has to be calculated.
+    /// True if terms have several dimensions or a stride above 1, so that their offset has to be calculated.
     pub fn walks(&self) -> bool {
         self.reduced.dims.len() > 1 || (1..self.reduced.strides.len()).any(|operand| self.stride(operand) > 1)
     }

@@ -12,9 +12,9 @@ pub struct SelectionRules {
     pub groups: usize,
     /// Number of groups from which a row selects.
     pub group_k: usize,
-    /// Whether groups are ranked by the sum of their two best scores; otherwise by the best.
+    /// True if groups are ranked by the sum of their two best scores; otherwise by the best.
     pub by_best_two: bool,
-    /// Whether experts are ranked by computed scores; otherwise by the first input, which has the same order.
+    /// True if experts are ranked by computed scores; otherwise by the first input, which has the same order.
     pub by_score: bool,
 }
 

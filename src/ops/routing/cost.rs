@@ -10,16 +10,19 @@ use crate::ops::kernels::select::is_wide;
 /// one bit more.
 const FEWEST_ROUNDS: u64 = 6;
 
-/// Instructions of a thread per bit of a search, and the time of a sum over a warp, which 16 lanes of an SM compute at a time.
+/// Instructions of a thread per bit of a search.
 const PER_ROUND: u64 = 4;
+/// Time of a sum over a warp, in instructions: 16 lanes of an SM compute such sums at a time.
 const PER_SUM: u64 = 4;
 
-/// Instructions of a thread per element for its key and for its choice, and per row.
+/// Instructions of a thread per element for its key and for its choice.
 const PER_ELEMENT: u64 = 18;
+/// Instructions of a thread per row.
 const PER_ROW: u64 = 80;
 
-/// Instructions of a thread per word of bits that it places, and others per thread.
+/// Instructions of a thread per word of bits that it places.
 const PER_WORD: u64 = 20;
+/// Other instructions per thread.
 const PER_THREAD: u64 = 120;
 
 /// Returns the costs of the kernel that chooses and of the one that places.

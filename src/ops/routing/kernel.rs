@@ -10,7 +10,7 @@ use super::choice::SelectionRules;
 /// Threads of a block that processes as many rows as a word has bits.
 pub const BLOCK_OF_ROWS: u32 = 1024;
 
-/// Whether weights are divided by a sum over the row.
+/// True if weights are divided by a sum over the row.
 fn is_divided(spec: &Spec) -> bool {
     spec.attrs.bool("normalize") || spec.attrs.word("scores") == "softmax"
 }

@@ -86,8 +86,8 @@ impl Operation for Route {
         radii.map(Tolerance::Within).into()
     }
 
-    /// In the first kernel, 32 threads select the experts of a row and set a bit for each row and expert. In the
-    /// second, a block per expert finds the slots of its rows by counting bits.
+    /// Returns two kernels. In the first, 32 threads select the experts of a row and set a bit for each row and expert. In
+    /// the second, a block per expert finds the slots of its rows by counting bits.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         kernel::launches(spec)
     }

@@ -35,7 +35,7 @@ pub struct ChainPartition {
     /// Number of values of a row that the blocks of a cluster exchange.
     exchanged: u64,
     segments: Option<Segments>,
-    /// Whether rows may begin inside a pack. Then the first and the last pack of a row are partial.
+    /// True if rows may begin inside a pack. Then the first and the last pack of a row are partial.
     shifted: bool,
 }
 
@@ -53,8 +53,9 @@ pub struct KernelFunction {
     name: String,
     /// Inputs of the expression that are its arguments. In a chain, 0 is the core's result, [`BEFORE`] the core's operand.
     pub inputs: Vec<usize>,
-    /// Prefix of the kernel parameters that hold the function's constants, and the values of these.
+    /// Prefix of the kernel parameters that hold the function's constants.
     prefix: String,
+    /// Values of the constants, in the order of the parameters.
     constants: Vec<f64>,
 }
 
@@ -74,8 +75,9 @@ impl KernelFunction {
     }
 }
 
-/// Instructions of a thread for its place, and per access. Counts in code for sm_90a by NVRTC 13.0.
+/// Instructions of a thread for its place: a count in code for sm_90a by NVRTC 13.0.
 const PER_PLACE: f64 = 40.0;
+/// Instructions of a thread per access, from the same code.
 const PER_ACCESS: f64 = 4.0;
 
 /// Number of the input that represents the core's operand; larger than any input number of a spec.
@@ -168,7 +170,7 @@ impl ChainPartition {
         self
     }
 
-    /// Whether threads hold whole rows, or there are enough rows for all SMs.
+    /// True if threads hold whole rows, or there are enough rows for all SMs.
     pub fn keeps_busy(&self) -> bool {
         self.sharing.whole || self.rows.count >= UNITS
     }

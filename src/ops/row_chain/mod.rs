@@ -42,10 +42,11 @@ static CHAINS: [RowChain; 5] = [
     RowChain(Core::Mean),
 ];
 
-/// Instructions of a sum per element; per thread of a row, for its part of the sum; and per exchange among the threads of a warp, of which
-/// there is one for each halving of their number.
+/// Instructions of a sum per element.
 const PER_ELEMENT: f64 = 2.0;
+/// Instructions per thread of a row, for its part of the sum.
 const PER_THREAD: f64 = 10.0;
+/// Instructions per exchange among the threads of a warp, of which there is one for each halving of their number.
 const PER_EXCHANGE: f64 = 4.0;
 
 /// Instructions of a sum of a row by this many threads, besides those of each element.
@@ -76,7 +77,7 @@ pub struct ChainForm {
     pub expression: Expression,
     /// Shape of the rows.
     pub dims: Dims,
-    /// Whether the operation has one result per row instead of one per element.
+    /// True if the operation has one result per row instead of one per element.
     pub is_reduction: bool,
 }
 

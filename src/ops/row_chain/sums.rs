@@ -12,7 +12,7 @@ use crate::ops::kernels::rows::{HELD, common_pack};
 /// Sums along rows. The first inputs of the spec's expression are the sums, the others are the spec's inputs. Its first outputs are
 /// the terms of the sums, the others are the spec's outputs. Outputs with one value for each row follow those of the rows' shape.
 pub struct RowSums {
-    /// Whether a row is a channel of `[samples, channels, elements]`, over all samples, instead of the last dimension.
+    /// True if a row is a channel of `[samples, channels, elements]`, over all samples, instead of the last dimension.
     of_channels: bool,
 }
 

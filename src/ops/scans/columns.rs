@@ -33,7 +33,7 @@ pub struct Columns {
     packs: u64,
     /// Number of tiles of a column; 1 if a block scans whole columns.
     tiles: u64,
-    /// Whether the rows of a tile are contiguous and shorter than a sector, so that threads exchange elements in shared memory.
+    /// True if the rows of a tile are contiguous and shorter than a sector, so that threads exchange elements in shared memory.
     flat: bool,
 }
 

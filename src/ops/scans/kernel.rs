@@ -42,7 +42,7 @@ pub struct Lines {
     pub length: u64,
     /// Stride along a line in the output and in the input, in elements.
     pub steps: [u64; 2],
-    /// Whether lines are along the last dimension, so that the threads of a block share a line.
+    /// True if lines are along the last dimension, so that the threads of a block share a line.
     pub along: bool,
 }
 
@@ -102,7 +102,7 @@ pub struct Split {
     lines: Lines,
     /// Number of elements per pack: neighbours in a line or, if threads have lines of their own, of neighbouring lines.
     pack: u64,
-    /// Whether lines that threads share may begin inside a pack. Then the first and the last pack may be partial.
+    /// True if lines that threads share may begin inside a pack. Then the first and the last pack may be partial.
     leads: bool,
     /// Number of threads per line.
     threads: u64,

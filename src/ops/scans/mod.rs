@@ -18,7 +18,7 @@ use tiles::Tiles;
 
 /// `cumsum(x, dim: n)` and `cumprod(x, dim: n)`.
 pub struct Scan {
-    /// Whether elements are multiplied instead of added.
+    /// True if elements are multiplied instead of added.
     pub multiplies: bool,
 }
 
@@ -138,12 +138,12 @@ fn axis(spec: &Spec) -> usize {
     axis::of(&spec.attrs, spec.inputs[0].dims.len())
 }
 
-/// Whether each line has a single element, so that the scan only converts it.
+/// True if each line has a single element, so that the scan only converts it.
 fn copies(spec: &Spec) -> bool {
     spec.inputs[0].dims[axis(spec)] == 1
 }
 
-/// Whether the scan begins with the last element.
+/// True if the scan begins with the last element.
 fn reverse(spec: &Spec) -> bool {
     spec.attrs.bool("reverse")
 }

@@ -44,7 +44,7 @@ pub struct Tiles {
     lines: Lines,
     /// Number of elements per pack.
     pack: u64,
-    /// Whether lines may begin inside a pack.
+    /// True if lines may begin inside a pack.
     leads: bool,
     /// Number of packs per thread.
     packs: u64,
@@ -52,7 +52,7 @@ pub struct Tiles {
     count: u64,
     /// Number of threads of a block.
     threads: u64,
-    /// Whether the blocks of a line are a cluster.
+    /// True if the blocks of a line are a cluster.
     clusters: bool,
 }
 

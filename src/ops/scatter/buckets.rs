@@ -48,9 +48,10 @@ const HEAVY: u64 = 2;
 /// Number of parts of an item whose sums a block adds up.
 const JOINED: u64 = 16;
 
-/// Minimum number of threads that process the rows of a bucket, and maximum number of those of a row, for which sums of each warp are faster
-/// than terms grouped by row: else many of a warp's terms have the same row, or few terms share the work of grouping.
+/// Minimum number of threads that process the rows of a bucket, for which sums of each warp are faster than terms grouped by row:
+/// with fewer, many of a warp's terms have the same row.
 const MIN_SPREAD: u64 = 16;
+/// Maximum number of threads per row for which sums of each warp are faster: with more, few terms share the work of grouping.
 const MAX_RANKED_LANES: u64 = 4;
 
 /// Maximum number of positions that a thread reads at once.
@@ -58,42 +59,53 @@ const MAX_EACH: u64 = 8;
 /// Number of terms that a thread reads at once: terms of more than four elements, and others.
 const AHEAD: [u64; 2] = [4, 8];
 
-/// Instructions of the kernel that adds: per position that it groups by row, per thread that adds a term, per thread that writes a sum, and
-/// others per thread; and of the kernel that sorts tiles: per position, and others per thread. Executed instructions of ten scatters on an
-/// H100, from hardware counters.
+/// Instructions of the kernel that adds, per position that it groups by row. This and the following are executed instructions of
+/// ten scatters on an H100, from hardware counters.
 const PER_PLACE: f64 = 142.0;
+/// Instructions of that kernel per thread that adds a term.
 const PER_TERM: f64 = 48.0;
+/// Instructions of that kernel per thread that writes a sum.
 const PER_SUM: f64 = 45.0;
+/// Other instructions of that kernel per thread.
 const PER_THREAD: f64 = 500.0;
+/// Instructions of the kernel that sorts tiles, per position.
 const PER_SPLIT: f64 = 163.0;
+/// Other instructions of the kernel that sorts tiles, per thread.
 const PER_SPLITTER: f64 = 162.0;
 
-/// Exchanges among the threads of a block: of one that sorts a tile; of a round of positions that are grouped by row; and of a round of
-/// those of one row.
+/// Exchanges among the threads of a block that sorts a tile.
 const SPLITTING: u64 = 4;
+/// Exchanges among the threads of a block in a round of positions that are grouped by row.
 const GROUPING: u64 = 8;
+/// Exchanges among the threads of a block in a round of positions of one row.
 const ADDING: u64 = 4;
 
 /// The division of rows, columns and indices among blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Buckets {
-    /// Number of threads of a block that sorts a tile, and of positions per thread.
+    /// Number of threads of a block that sorts a tile.
     splitters: u64,
+    /// Number of positions per thread of such a block.
     held: u64,
     /// True if each warp has sums of all rows of a bucket, to which it adds terms in their order without grouping them by row.
     is_ranked: bool,
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share a row.
+    /// Number of elements of a pack.
     pack: u64,
+    /// Number of threads that process neighbouring packs of a row.
     lanes: u64,
+    /// Number of blocks that share a row.
     chunks: u64,
-    /// Number of rows per bucket, and of blocks that share the tiles of a bucket.
+    /// Number of rows per bucket.
     own: u64,
+    /// Number of blocks that share the tiles of a bucket.
     segments: u64,
     /// Number of positions that a block groups by row at once.
     round: u64,
+    /// Number of rows of the output.
     rows: u64,
+    /// Number of indices.
     count: u64,
 }
 

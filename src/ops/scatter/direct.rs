@@ -15,8 +15,9 @@ const MAX_INSTRUCTIONS: u64 = 3 << 19;
 /// Number of bytes that allows one more instruction of a warp, since SMs search while memory is busy.
 const BYTES_OF_AN_INSTRUCTION: u64 = 4;
 
-/// Maximum number of words that one warp examines, and number of moved bytes that allows one more.
+/// Maximum number of words that one warp examines.
 const MAX_STEPS: u64 = 24;
+/// Number of moved bytes that allows a warp to examine one more word.
 const BYTES_OF_A_STEP: u64 = 4 << 20;
 
 /// Maximum number of times that a thread reads terms if all indices name its row, since no other warps share them. For half of the indices, ten
@@ -34,9 +35,11 @@ const FEW_BATCHES: u64 = 4;
 const ENOUGH_WARPS: u64 = 16;
 const MAX_WARPS: u64 = 48;
 
-/// Instructions of a warp per word, per batch of terms, and others: from machine code for sm_90 by NVRTC 13.0.
+/// Instructions of a warp per word. This and the following are from machine code for sm_90 by NVRTC 13.0.
 const PER_WORD: u64 = 9;
+/// Instructions of a warp per batch of terms.
 const OF_TERMS: u64 = 200;
+/// Other instructions of a warp.
 const PER_WARP: u64 = 100;
 
 /// Number of bits that hold the votes of several words for a group of threads.
@@ -56,13 +59,17 @@ const AHEAD: u64 = 4;
 pub struct Direct {
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of warps that share its columns.
+    /// Number of elements of a pack.
     pack: u64,
+    /// Number of threads that process neighbouring packs of a row.
     lanes: u64,
+    /// Number of warps that share the columns of a row.
     chunks: u64,
     /// Number of warps that share the indices.
     segments: u64,
+    /// Number of rows of the output.
     rows: u64,
+    /// Number of indices.
     count: u64,
 }
 

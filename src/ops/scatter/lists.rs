@@ -49,12 +49,13 @@ const ATOMIC_SECTORS: u64 = 5;
 /// Number of terms that a thread reads at once.
 const AHEAD: u64 = 4;
 
-/// Factor by which an array and those before it lengthen a list, of up to [`MANY`] indices and of more: a thread reads the place of each array
+/// Factor by which each further array lengthens a list: with up to [`MANY`] indices, and with more. A thread reads the places of all arrays
 /// before its own, one after the other.
 const GROWTH: [u64; 2] = [8, 2];
 
-/// Number of blocks for long lists that start first, and of those that start behind the blocks for other rows.
+/// Number of blocks for long lists that start first.
 const LONG_BLOCKS: u64 = UNITS;
+/// Number of blocks for long lists that start behind the blocks for other rows.
 const LATER_BLOCKS: u64 = 3 * UNITS;
 
 /// Number of resident blocks per SM if terms are not aligned, so that registers can hold all terms that a thread reads at once.
@@ -73,16 +74,21 @@ const EXCHANGES: f64 = 2.0;
 pub struct Lists {
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share a row.
+    /// Number of elements of a pack.
     pack: u64,
+    /// Number of threads that process neighbouring packs of a row.
     lanes: u64,
+    /// Number of blocks that share a row.
     chunks: u64,
-    /// Number of threads that share the terms of a pack, and of rows that they process one after the other.
+    /// Number of threads that share the terms of a pack.
     terms: u64,
+    /// Number of rows that such threads process one after the other.
     several: u64,
     /// Number of positions of the first array of a list.
     capacity: u64,
+    /// Number of rows of the output.
     rows: u64,
+    /// Number of indices.
     count: u64,
 }
 
@@ -168,8 +174,10 @@ impl Lists {
         self.count / self.huge() + 1
     }
 
-    /// Number of words that are set to zero first: the length of the pool in use, and the number of long and of huge lists; for each
-    /// row the length of its list and the place of its second array; and for each huge list the number of windows that are done.
+    /// Number of words that are set to zero first:
+    /// - the length of the pool in use, and the number of long and of huge lists;
+    /// - for each row, the length of its list and the place of its second array;
+    /// - for each huge list, the number of windows that are done.
     fn heads(&self) -> u64 {
         4 + 2 * self.rows + self.huges() * self.pieces()
     }

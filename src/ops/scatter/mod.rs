@@ -185,8 +185,9 @@ const WINDOW: u64 = 128;
 /// Approximate number of terms per thread, if several threads share the terms of a row.
 const TERMS_OF_A_THREAD: u64 = 8;
 
-/// Instructions per element that is added, and per index that is examined.
+/// Instructions per element that is added.
 const PER_ELEMENT: f64 = 3.0;
+/// Instructions per index that is examined.
 const PER_INDEX: f64 = 12.0;
 
 /// Parameters, arguments and text of all kernels that read terms.
@@ -246,19 +247,22 @@ impl Parts {
 /// The division of the work among blocks.
 struct Split {
     columns: Columns,
-    /// Whether the terms of a row are added; otherwise the last one is kept.
+    /// True if the terms of a row are added; otherwise the last one is kept.
     adds: bool,
     /// True if most rows have no term. Then the output is set to zero first, and the last kernel has threads for each index; those of
     /// a row's first index write the row.
     sparse: bool,
     finder: Finder,
     sort: RowSort,
-    /// Number of terms of a part of a row, and the number of parts.
+    /// Number of terms of a part of a row.
     window: u64,
+    /// Number of parts.
     windows: u64,
-    /// In the last kernel: number of threads that share the terms of a row, of blocks that share its columns, and of all blocks.
+    /// Number of threads of the last kernel that share the terms of a row.
     terms: u64,
+    /// Number of blocks of the last kernel that share the columns of a row.
     row_chunks: u64,
+    /// Number of blocks of the last kernel.
     summers: u64,
 }
 

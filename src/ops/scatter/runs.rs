@@ -36,14 +36,19 @@ const AHEAD: u64 = 4;
 /// Number of resident blocks per SM that add aligned packs of up to four elements, and others, which take more registers.
 const RESIDENT: [u64; 2] = [4, 3];
 
-/// Instructions per pair of indices that are compared, and others per thread of that kernel; per 16 bytes of zeros; per thread and term, per
-/// thread that writes a pack, and others per thread of the kernel that adds; and per thread of the last kernel. These are estimates.
+/// Instructions per pair of indices that are compared. This and the following are estimates.
 const PER_PAIR: f64 = 2.5;
+/// Other instructions per thread of the kernel that compares.
 const PER_COMPARER: f64 = 100.0;
+/// Instructions per 16 bytes of zeros.
 const PER_ZEROS: f64 = 8.0;
+/// Instructions of the kernel that adds, per thread and term.
 const PER_TERM: f64 = 40.0;
+/// Instructions of the kernel that adds, per thread that writes a pack.
 const PER_SUM: f64 = 25.0;
+/// Other instructions of the kernel that adds, per thread.
 const PER_THREAD: f64 = 300.0;
+/// Instructions of the last kernel per thread.
 const PER_JOINER: f64 = 40.0;
 
 /// The division of terms, rows and columns among blocks.
@@ -52,18 +57,23 @@ pub struct Runs {
     sort: RowSort,
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share its columns.
+    /// Number of elements of a pack.
     pack: u64,
+    /// Number of threads that process neighbouring packs of a row.
     lanes: u64,
+    /// Number of blocks that share the columns of a row.
     chunks: u64,
-    /// Number of positions of a window for each group of threads, and number of windows.
+    /// Number of positions of a window for each group of threads.
     each: u64,
+    /// Number of windows.
     windows: u64,
     /// Number of blocks that set rows without terms to zero.
     zeroing: u64,
     /// True if the output is set to zero first, since most rows have no term.
     clears: bool,
+    /// Number of rows of the output.
     rows: u64,
+    /// Number of indices.
     count: u64,
 }
 
@@ -97,17 +107,17 @@ impl Runs {
         (2 + ordering) * LAUNCH_BYTES
     }
 
-    /// Whether one kernel sorts the indices and sets the output to zero meanwhile.
+    /// True if one kernel sorts the indices and sets the output to zero meanwhile.
     pub fn clears_meanwhile(&self) -> bool {
         self.clears && self.compares()
     }
 
-    /// Whether blocks share a row.
+    /// True if blocks share a row.
     pub fn divides_rows(&self) -> bool {
         self.chunks > 1
     }
 
-    /// Whether indices are sorted by comparing each with all others.
+    /// True if indices are sorted by comparing each with all others.
     fn compares(&self) -> bool {
         self.count <= MAX_COMPARED[usize::from(self.clears)]
     }

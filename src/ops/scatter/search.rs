@@ -62,11 +62,14 @@ const MIN_EACH: u64 = 2;
 /// Number of sums of such blocks that one thread adds.
 const SUMS_OF_A_JOINER: u64 = 4;
 
-/// Instructions per index that a block examines, per thread and term, per thread that writes a pack, and others per thread: executed
-/// instructions of scatters on an H100, from hardware counters.
+/// Instructions per index that a block examines. This and the following are executed instructions of scatters on an H100, from
+/// hardware counters.
 const PER_LOOK: f64 = 11.0;
+/// Instructions per thread and term.
 const PER_TERM: f64 = 60.0;
+/// Instructions per thread that writes a pack.
 const PER_SUM: f64 = 45.0;
+/// Other instructions per thread.
 const PER_THREAD: f64 = 200.0;
 
 /// Instructions per 16 bytes of zeros.
@@ -75,16 +78,18 @@ const PER_ZEROS: f64 = 8.0;
 /// Instructions per listed term and pair of terms that a thread compares.
 const PER_PAIR: f64 = 4.5;
 
-/// Instructions per index whose row a thread compares with those of its warp: a count in code for sm_90a by NVRTC 13.0. Time for which it
-/// waits, in exchanges: for one row, and for each further row that the warp names (docs/measurements/2026-11-29-lost-commands.md).
+/// Instructions per index whose row a thread compares with those of its warp: a count in code for sm_90a by NVRTC 13.0.
 const PER_MATCHED: f64 = 45.0;
+/// Time in exchanges for which such a comparison waits, for one row (docs/measurements/2026-11-29-lost-commands.md).
 const OF_MATCH: f64 = 0.23;
+/// Time in exchanges for which it waits for each further row that the warp names.
 const OF_MATCHED: f64 = 0.052;
 
-/// Exchanges among the threads of a block: while it lists few terms or counts the terms of each row, while it sorts them, and while it
-/// adds the sums of parts of a row.
+/// Exchanges among the threads of a block while it lists few terms, or counts the terms of each row.
 const LISTING: u64 = 3;
+/// Exchanges among the threads of a block while it sorts terms.
 const SORTING: u64 = 3;
+/// Exchanges among the threads of a block while it adds the sums of parts of a row.
 const JOINING: u64 = 2;
 
 /// The division of rows and columns among blocks.
@@ -92,17 +97,23 @@ const JOINING: u64 = 2;
 pub struct Search {
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share its columns.
+    /// Number of elements of a pack.
     pack: u64,
+    /// Number of threads that process neighbouring packs of a row.
     lanes: u64,
+    /// Number of blocks that share the columns of a row.
     chunks: u64,
+    /// Number of threads of a block.
     threads: u64,
     /// True if a block sets its rows to zero while it waits for indices, and then writes those that have terms.
     clears: bool,
-    /// Number of rows per block, and of blocks that share the indices.
+    /// Number of rows per block.
     own: u64,
+    /// Number of blocks that share the indices.
     segments: u64,
+    /// Number of rows of the output.
     rows: u64,
+    /// Number of indices.
     count: u64,
 }
 
@@ -169,17 +180,17 @@ impl Search {
         Search { own: own.min(self.rows).clamp(1, (self.threads - 1).min(MAX_ROWS)), ..self }
     }
 
-    /// Whether all blocks run at the same time, so that the device searches the indices once.
+    /// True if all blocks run at the same time, so that the device searches the indices once.
     pub fn is_one_wave(&self) -> bool {
         self.blocks() <= UNITS * self.resident()
     }
 
-    /// Whether a block sets its rows to zero while it waits for indices.
+    /// True if a block sets its rows to zero while it waits for indices.
     pub fn clears(&self) -> bool {
         self.clears
     }
 
-    /// Whether a thread reads all of its indices at once.
+    /// True if a thread reads all of its indices at once.
     pub fn reads_at_once(&self) -> bool {
         self.share() <= self.threads * EACH
     }
@@ -198,7 +209,7 @@ impl Search {
         self.blocks() as f64 * self.share() as f64
     }
 
-    /// Whether random indices seldom name the rows of a block more often than each thread can compare its term with all others.
+    /// True if random indices seldom name the rows of a block more often than each thread can compare its term with all others.
     fn finds_few(&self) -> bool {
         self.share() * self.own / self.rows <= FEW.min(self.threads) * 2 / 3
     }
@@ -265,7 +276,7 @@ impl Search {
         self.terms().div_ceil(self.threads / self.lanes).next_multiple_of(self.ahead()).max(1)
     }
 
-    /// Whether groups of threads add parts of rows with an average number of terms.
+    /// True if groups of threads add parts of rows with an average number of terms.
     fn divides_rows(&self, spec: &Spec) -> bool {
         spec.attrs.word("combine") == "add" && self.terms().div_ceil(self.own) > self.part()
     }

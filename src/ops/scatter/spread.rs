@@ -28,22 +28,27 @@ const MAX_BYTES: u64 = 2 << 20;
 /// Number of terms that a thread reads at once.
 const AHEAD: u64 = 4;
 
-/// Minimum and maximum number of positions that a block groups by row at once. Each has a position, its row and its place.
+/// Minimum and maximum number of positions that a block groups by row at once.
 const ROUND: [u64; 2] = [1024, 4096];
+/// Size in bytes of the entry of such a position: its position, its row and its place.
 const OF_A_POSITION: u64 = 8;
 /// Size in bytes of the shared memory of a block.
 const SHARED: u64 = 46 << 10;
 
-/// Instructions per index that a block examines; per position that it groups by row; per thread and term; per thread that writes a
-/// pack; and others per thread. These are estimates.
+/// Instructions per index that a block examines. This and the following are estimates.
 const PER_LOOK: f64 = 7.0;
+/// Instructions per position that a block groups by row.
 const PER_PLACE: f64 = 142.0;
+/// Instructions per thread and term.
 const PER_TERM: f64 = 48.0;
+/// Instructions per thread that writes a pack.
 const PER_SUM: f64 = 45.0;
+/// Other instructions per thread.
 const PER_THREAD: f64 = 500.0;
 
-/// Exchanges among the threads of a block: while it lists positions, and while it groups and adds those of a round.
+/// Exchanges among the threads of a block while it lists positions.
 const LISTING: u64 = 2;
+/// Exchanges among the threads of a block while it groups and adds the positions of a round.
 const ADDING: u64 = 8;
 
 /// The division of rows among blocks.
@@ -51,13 +56,17 @@ const ADDING: u64 = 8;
 pub struct Spread {
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, and of threads that process neighbouring packs of a row.
+    /// Number of elements of a pack.
     pack: u64,
+    /// Number of threads that process neighbouring packs of a row.
     lanes: u64,
-    /// Number of rows per block, and of positions that a block groups by row at once.
+    /// Number of rows per block.
     own: u64,
+    /// Number of positions that a block groups by row at once.
     round: u64,
+    /// Number of rows of the output.
     rows: u64,
+    /// Number of indices.
     count: u64,
 }
 

@@ -35,18 +35,22 @@ const MAX_ROUNDS: u64 = 2;
 const MAX_EVEN_BATCHES: u64 = 2;
 const MAX_BATCHES: u64 = 8;
 
-/// Maximum number of threads of a block, and number of threads of all blocks of an SM. Few blocks examine the indices less often.
+/// Maximum number of threads of a block.
 const MAX_THREADS: u64 = 512;
+/// Number of threads of all blocks of an SM. Few blocks examine the indices less often.
 const RESIDENT_THREADS: u64 = 512;
 /// Maximum number of registers of a thread.
 const REGISTERS: u64 = 128;
 
-/// Instructions per index that a block examines, per thread and term, per thread that writes a pack, per sum of a warp, and others per
-/// thread. These are estimates.
+/// Instructions per index that a block examines. This and the following are estimates.
 const PER_LOOK: f64 = 10.0;
+/// Instructions per thread and term.
 const PER_TERM: f64 = 80.0;
+/// Instructions per thread that writes a pack.
 const PER_SUM: f64 = 45.0;
+/// Instructions per sum of a warp.
 const PER_COPY: f64 = 8.0;
+/// Other instructions per thread.
 const PER_THREAD: f64 = 200.0;
 
 /// The division of rows among blocks.
@@ -54,15 +58,19 @@ const PER_THREAD: f64 = 200.0;
 pub struct Sweep {
     /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Number of elements of a pack, and of threads that process neighbouring packs of a row.
+    /// Number of elements of a pack.
     pack: u64,
+    /// Number of threads that process neighbouring packs of a row.
     lanes: u64,
+    /// Number of threads of a block.
     threads: u64,
     /// Number of warps that add terms, each to sums of its own.
     copies: u64,
     /// Number of rows per block.
     own: u64,
+    /// Number of rows of the output.
     rows: u64,
+    /// Number of indices.
     count: u64,
 }
 

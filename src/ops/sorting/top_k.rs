@@ -11,7 +11,7 @@ use crate::ops::*;
 /// `top_k(x, k: n)`.
 pub struct TopK;
 
-/// Whether element `a` at index `i` precedes `b` at `j`: larger first, NaN before all numbers, and the lower index
+/// True if element `a` at index `i` precedes `b` at `j`: larger first, NaN before all numbers, and the lower index
 /// among equals. The kernels' [`keys`] have the same order.
 pub fn ahead(a: f64, i: usize, b: f64, j: usize) -> bool {
     let above = |a: f64, b: f64| a > b || (a.is_nan() && !b.is_nan());
@@ -167,9 +167,11 @@ enum Candidates {
 /// A kernel of a selection.
 struct Stage {
     source: Candidates,
-    /// Elements per row, and number of parts of a row.
+    /// Number of elements of a row.
     length: u64,
+    /// Number of parts of a row.
     parts: u64,
+    /// Number of threads of a block.
     threads: u32,
     /// Elements per thread, in registers.
     held: u64,
@@ -182,32 +184,39 @@ const FEW_ROUNDS: u64 = 16;
 /// Maximum number of elements of a row that each of 32 threads has when they sort it.
 const MAX_SORTED: u64 = 4;
 
-/// Minimum length of a row, in elements, that several blocks share; and minimum length of each part.
+/// Minimum number of elements of a row that several blocks share.
 const LONG_ROW: u64 = 1 << 15;
+/// Minimum number of elements of a part of such a row.
 const MIN_PART: u64 = 1 << 12;
 
 /// Maximum number of threads of a row.
 const MAX_THREADS: u64 = 512;
 
-/// Capacity of the list of candidates, and number of elements that enter it without a comparison.
+/// Capacity of the list of candidates.
 const ROOM: u64 = 2048;
+/// Number of elements that enter the list without a comparison.
 const FEW: u64 = 512;
 
-/// Instructions of a thread that keeps a short row in registers: per element, per thread, and per round apart from its
-/// elements. These and the following are executed instructions of 16 selections on an H100, from hardware counters.
+/// Instructions of a thread that keeps a short row in registers, per element. This and the following are executed instructions of
+/// 16 selections on an H100, from hardware counters.
 const PER_HELD: u64 = 25;
+/// Other instructions of such a thread, once.
 const PER_THREAD: u64 = 60;
+/// Instructions of such a thread per round, apart from its elements.
 const PER_ROUND: u64 = 45;
 
 /// Instructions of a thread per element and step of the sort by 32 threads.
 const PER_STEP: u64 = 8;
 
-/// Instructions of a thread of the long form: per element, per piece of a row, per bit of a threshold, per pair of elements of the list
-/// and step of its sort, and others.
+/// Instructions of a thread of the long form per element.
 const PER_CANDIDATE: u64 = 14;
+/// Instructions of such a thread per piece of a row.
 const PER_PIECE: u64 = 150;
+/// Instructions of such a thread per bit of a threshold.
 const PER_BIT: u64 = 12;
+/// Instructions of such a thread per pair of elements of the list and step of its sort.
 const PER_PAIR: u64 = 28;
+/// Other instructions of such a thread.
 const PER_SELECTION: u64 = 300;
 
 /// Registers of a thread besides its elements, of which each takes two.

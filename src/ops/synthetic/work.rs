@@ -18,8 +18,9 @@ const MAX_RANDOM: f64 = (1u64 << 36) as f64;
 /// The work that a call requests.
 struct WorkRequest {
     flops: f64,
-    /// Number of reads, and distance between their positions, both in units of [`PACK`].
+    /// Number of reads, each of a [`PACK`].
     packs: u64,
+    /// Distance between the positions of reads, in units of [`PACK`].
     step: u64,
     is_random: bool,
     /// Duration; `None` if it is not prescribed.
@@ -92,8 +93,9 @@ impl WorkRequest {
     }
 }
 
-/// Arithmetic operations per block, by vector units and by matrix units.
+/// Arithmetic operations per block of vector units.
 const VECTOR_BLOCK: f64 = 1e6;
+/// Arithmetic operations per block of matrix units.
 const MATRIX_BLOCK: f64 = 16e6;
 
 /// Kernel text: independent reads, then arithmetic on their combination `all`.

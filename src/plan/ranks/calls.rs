@@ -73,12 +73,12 @@ impl<'a> Tables<'a> {
         &self.tables[self.of[rank as usize]]
     }
 
-    /// Whether any program calls collectives.
+    /// True if any program calls collectives.
     pub fn have_collectives(&self) -> bool {
         self.tables.iter().any(|table| table.entries.iter().any(|entries| !entries.is_empty()))
     }
 
-    /// Whether any program sends or receives.
+    /// True if any program sends or receives.
     pub fn have_transfers(&self) -> bool {
         self.tables.iter().flat_map(|table| table.entries.iter().flatten()).any(Collective::is_transfer)
     }

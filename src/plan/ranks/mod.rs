@@ -35,7 +35,7 @@ impl RankPlan {
         Some(RankPlan { program, plan })
     }
 
-    /// Whether the other rank has the same program.
+    /// True if the other rank has the same program.
     pub fn shares_with(&self, other: &RankPlan) -> bool {
         Arc::ptr_eq(&self.program, &other.program)
     }
@@ -51,7 +51,7 @@ pub fn check(ranks: &[RankPlan]) -> Result<(), Vec<PlanError>> {
     check_cycles(ranks)
 }
 
-/// Whether all ranks complete if each runs all operations of an iteration on one stream, in the order of the text. The ranks have
+/// True if all ranks complete if each runs all operations of an iteration on one stream, in the order of the text. The ranks have
 /// passed [`check`].
 pub fn complete_on_one_stream(ranks: &[RankPlan]) -> bool {
     let lanes = |rank: &RankPlan| vec![LaneId(0); rank.program.streams.len()];
@@ -86,7 +86,7 @@ fn on_lanes<T>(ranks: &[RankPlan], lanes: Vec<Vec<LaneId>>, result: impl FnOnce(
     Some(result(&progress))
 }
 
-/// Whether ranks may wait for each other for ever. Equal programs issue equal collectives in the same order.
+/// True if ranks may wait for each other for ever. Equal programs issue equal collectives in the same order.
 fn may_block(ranks: &[RankPlan], tables: &Tables) -> bool {
     let all_share = ranks.iter().all(|rank| rank.shares_with(&ranks[0]));
     tables.have_collectives() && (!all_share || tables.have_transfers())

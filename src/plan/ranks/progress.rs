@@ -222,7 +222,7 @@ impl<'a> RankSimulation<'a> {
         }
     }
 
-    /// Whether streams share real streams.
+    /// True if streams share real streams.
     pub fn is_shared(&self) -> bool {
         !self.shared.is_empty()
     }
@@ -395,7 +395,7 @@ impl SimulatedRank<'_> {
     }
 }
 
-/// Whether two ranks' calls are the same, so that they can complete together.
+/// True if two ranks' calls are the same, so that they can complete together.
 fn alike(a: &Collective, b: &Collective) -> bool {
     a.kind == b.kind
         && a.dtype == b.dtype

@@ -290,7 +290,7 @@ fn circle(progress: &RankSimulation, waits: &[Wait]) -> PlanError {
     PlanError::Deadlock { who, at: at.into(), here, second_at, there, help, calls: calls(progress, &shown) }
 }
 
-/// Whether a call is a copy to another rank.
+/// True if a call is a copy to another rank.
 fn is_copy(progress: &RankSimulation, (node, _): CollectiveCall) -> bool {
     progress.step(node).peer(node.op).is_some()
 }

@@ -9,8 +9,9 @@ use crate::report::mermaid::quoted;
 /// Maximum number of bars in a chart: more have no room for their names.
 const BARS: usize = 40;
 
-/// Pixels for each bar, and for the title and the axis.
+/// Pixels for each bar.
 const BAR: usize = 26;
+/// Pixels for the title and the axis.
 const FRAME: usize = 110;
 
 /// Width of a chart in pixels.

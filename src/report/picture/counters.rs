@@ -13,8 +13,9 @@ use super::{FILLS, Gallery, Picture, SvgElement, WIDTH};
 /// Maximum number of ranks with a picture.
 const RANKS: usize = 16;
 
-/// Height of a counter's track, and of the space below it.
+/// Height of a counter's track, in pixels.
 const TRACK: f64 = 54.0;
+/// Height of the space below a track, in pixels.
 const SPACE: f64 = 22.0;
 
 /// Number of steps of a track. A step has the mean of its time.

@@ -14,8 +14,9 @@ use super::plot::{Axis, LineStyle, Plot, PlotSeries};
 use super::scale::Spread;
 use super::{FILLS, Gallery, Picture, ReaderChoice};
 
-/// Maximum number of lines in a picture, and of pictures in a gallery.
+/// Maximum number of lines in a picture.
 const LINES: usize = FILLS.len();
+/// Maximum number of pictures in a gallery.
 const PICTURES: usize = 400;
 
 /// Ratio of the greatest to the least value at and above which an axis is logarithmic.

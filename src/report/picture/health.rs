@@ -10,8 +10,9 @@ use super::{Gallery, Picture, SvgElement, WIDTH};
 /// Maximum number of devices with a picture.
 const DEVICES: usize = 16;
 
-/// Height of a track, and of the text above it.
+/// Height of a track, in pixels.
 const TRACK: f64 = 48.0;
+/// Height of the text above a track, in pixels.
 const SPACE: f64 = 26.0;
 
 /// A figure that a device reports: its name, its unit, and how to read its value and its limit.

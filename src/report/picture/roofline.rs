@@ -16,9 +16,11 @@ use super::{Gallery, Picture, SvgElement, kind_fill, shortened};
 /// Maximum number of points, those with the most time.
 const POINTS: usize = 200;
 
-/// Maximum number of points with a name, of letters in a name, and the width of a letter in pixels.
+/// Maximum number of points with a name.
 const NAMED: usize = 24;
+/// Maximum number of letters in a name.
 const LETTERS: usize = 24;
+/// Width of a letter in pixels.
 const LETTER: f64 = 6.2;
 
 /// Operations of one statement with one shape.

@@ -16,7 +16,9 @@ pub enum Spread {
 pub struct Scale {
     pub least: f64,
     pub most: f64,
+    /// Pixel of `least`.
     from: f64,
+    /// Pixel of `most`.
     to: f64,
     spread: Spread,
 }

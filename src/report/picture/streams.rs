@@ -7,8 +7,9 @@ use crate::report::plan::{Iteration, PlanDocument, PlannedDependency, PlannedOpe
 use super::chart::{BarRows, ROW};
 use super::{Gallery, Picture, SvgElement, WIDTH, shortened};
 
-/// Maximum number of operations in a graph, and along a time axis.
+/// Maximum number of operations in a graph.
 const GRAPH: usize = 400;
+/// Maximum number of operations along a time axis.
 const ALONG_TIME: usize = 4000;
 
 /// Room for the names of streams, and size of the place of an operation.

@@ -47,8 +47,9 @@ pub fn cases(cases: &[&Case]) -> Option<Gallery> {
     Gallery::of("cases", "Times of the cases", &[NOTE], "Case", vec![(String::new(), picture)])
 }
 
-/// Maximum number of cases in a picture, and of letters beside a bar.
+/// Maximum number of cases in a picture.
 const CASES: usize = 64;
+/// Maximum number of letters beside a bar.
 const LETTERS: usize = 52;
 
 const NOTE: &str = "Bars are medians. A box is the interval that contains the true median with 95 % confidence; a line \

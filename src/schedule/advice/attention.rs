@@ -127,7 +127,7 @@ impl AttentionOperands {
     }
 }
 
-/// Whether an operation is a product of two matrices and nothing else.
+/// True if an operation is a product of two matrices and nothing else.
 fn is_plain(spec: &Spec) -> bool {
     spec.inputs.len() == 2
         && !spec.attrs.bool("accumulate")

@@ -22,7 +22,7 @@ fn types(spec: &Spec) -> (DType, DType) {
     (spec.inputs[0].dtype, spec.outputs[0].dtype)
 }
 
-/// Whether `to` holds each value of `from` exactly.
+/// True if `to` holds each value of `from` exactly.
 fn holds_all(to: DType, from: DType) -> bool {
     let finer = || to.epsilon() <= from.epsilon() && to.smallest() <= from.smallest();
     to == from || to.is_float() && from.is_float() && to.size() > from.size() && finer()
@@ -63,7 +63,7 @@ fn round_trip(scene: &Scene, op: OpId) -> Option<Savings> {
     Some(Savings { message, help: format!("let the operations behind it read {named}"), places, changes })
 }
 
-/// Whether a reader also writes elements of a slice, so that it could not read the slice instead.
+/// True if a reader also writes elements of a slice, so that it could not read the slice instead.
 fn overwrites(scene: &Scene, reader: InputUse, view: ViewId) -> bool {
     scene.step.outputs(reader.op).iter().any(|&output| scene.program.views.overlap(output, view))
 }
@@ -104,8 +104,8 @@ fn widened(scene: &Scene, op: OpId) -> Option<Savings> {
     })
 }
 
-/// Returns the spec of an operation that reads the inputs of its casts instead of their results, for all casts from `from`
-/// to `to` before it, and these casts; `None` without such casts.
+/// Returns the spec that an operation would have if it read the inputs of its casts from `from` to `to` instead of their results,
+/// and these casts; `None` without such casts.
 fn narrowed(scene: &Scene, op: OpId, from: DType, to: DType) -> Option<(Spec, Vec<OpId>)> {
     let spec = scene.spec(op).filter(|spec| spec.threads.is_none())?;
     let mut inputs = spec.inputs.clone();

@@ -26,7 +26,7 @@ pub fn find(scene: &Scene) -> Vec<Savings> {
     order.into_iter().flat_map(|key| joined(scene, &alike[&key])).collect()
 }
 
-/// Whether a product has a single matrix on the right and does not accumulate.
+/// True if a product has a single matrix on the right and does not accumulate.
 fn is_simple(spec: &Spec) -> bool {
     spec.inputs[1].dims.len() == 2 && !spec.attrs.bool("accumulate")
 }
@@ -49,12 +49,12 @@ fn joined(scene: &Scene, ops: &[OpId]) -> Vec<Savings> {
     found
 }
 
-/// Whether the right matrices of two products have elements in common.
+/// True if the right matrices of two products have elements in common.
 fn shares_weights(scene: &Scene, a: OpId, b: OpId) -> bool {
     scene.program.views.overlap(scene.step.inputs(a)[1], scene.step.inputs(b)[1])
 }
 
-/// Whether a product could be computed together with an earlier one.
+/// True if a product could be computed together with an earlier one.
 fn goes_with(scene: &Scene, first: OpId, op: OpId) -> bool {
     let (Some(a), Some(b)) = (scene.spec(first), scene.spec(op)) else { return false };
     let left = scene.step.inputs(first)[0];

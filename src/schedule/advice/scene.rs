@@ -106,12 +106,12 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Whether a slice holds the same values at `to` as at `from`.
+    /// True if a slice holds the same values at `to` as at `from`.
     pub fn kept(&self, view: ViewId, from: OpId, to: OpId) -> bool {
         self.flow.untouched(self.slot, view, (from, to), false)
     }
 
-    /// Whether the text leaves out the type of one of the operation's outputs, so that its inputs decide it.
+    /// True if the text leaves out the type of one of the operation's outputs, so that its inputs decide it.
     pub fn is_free(&self, op: OpId) -> bool {
         let scratch = |&view: &ViewId| self.program.memory(self.program.views.memory(view)).kind == MemoryKind::Scratch;
         self.step.outputs(op).iter().any(scratch)

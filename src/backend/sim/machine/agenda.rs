@@ -27,6 +27,7 @@ pub(super) enum EventKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) time: Time,
+    /// Number of the event in the order of creation, which decides among events of one time.
     pub(super) number: u64,
     pub(super) what: EventKind,
 }

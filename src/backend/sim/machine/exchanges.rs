@@ -27,9 +27,9 @@ pub struct ChannelSide {
     pub channel: Channel,
     /// Number of participants, including this rank.
     pub needed: u32,
-    /// Whether this is the receiving side of a transfer.
+    /// True if this is the receiving side of a transfer.
     pub receives: bool,
-    /// Whether the rank waits until all participants have arrived and the transfer is over. Otherwise it only signals
+    /// True if the rank waits until all participants have arrived and the transfer is over. Otherwise it only signals
     /// its arrival.
     pub waits: bool,
     /// Duration of the transfer in ns, without contention and from the arrival of the last participant. The longest
@@ -262,7 +262,7 @@ impl SimMachine {
         exchange as usize
     }
 
-    /// Whether two exchanges make the same calls.
+    /// True if two exchanges make the same calls.
     fn alike(&self, exchange: usize, other: usize) -> bool {
         let exchanges = &self.meetings.exchanges;
         let (mine, theirs) = (&exchanges[exchange].calls, &exchanges[other].calls);

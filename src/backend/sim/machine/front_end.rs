@@ -46,8 +46,9 @@ pub(super) struct FrontEnd {
     ready: VecDeque<u32>,
     /// True while the front end is reserved for the next launch, of a head that waits until the front end is free.
     is_reserved: bool,
-    /// Nodes of graphs whose dependencies have ended, and ends of branches, each in the order in which they became ready.
+    /// Nodes of graphs whose dependencies have ended, in the order in which they became ready.
     nodes: VecDeque<TaskId>,
+    /// Ends of branches whose dependencies have ended, in the order in which they became ready.
     branch_ends: VecDeque<TaskId>,
     /// True while it launches a node or handles the end of a branch.
     is_launching: bool,

@@ -12,19 +12,23 @@ use super::Owner;
 /// Demands for a smaller share of a capacity are ignored.
 const NEGLIGIBLE: f64 = 1e-3;
 
-/// Numbers of a device's capacities: its memory; its host link to the device, to the host, and in both directions
-/// together; the host's memory; its arithmetic; and the staging of pageable memory.
+/// Number of the capacity of a device's memory among the device's capacities.
 const MEMORY: u32 = 0;
+/// Host link to the device.
 const TO_DEVICE: u32 = 1;
+/// Host link to the host.
 const TO_HOST: u32 = 2;
+/// Host link in both directions together.
 const BOTH: u32 = 3;
 /// Memory of the host as far as the rank's host streams share it.
 const HOST: u32 = 4;
-/// Vector units and matrix units of all compute units.
+/// Vector units of all compute units.
 const VECTOR: u32 = 5;
+/// Matrix units of all compute units.
 const MATRIX: u32 = 6;
 /// The thread of the driver that moves pageable memory through the staging buffer.
 const STAGING: u32 = 7;
+/// Number of capacities of a device.
 const OF_DEVICE: u32 = 8;
 
 /// The capacities of all devices, and those of the links that were used so far.

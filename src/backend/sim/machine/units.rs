@@ -17,6 +17,7 @@ const MAX_PARTS: u64 = 8;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks {
     pub(super) task: TaskId,
+    /// Number of blocks.
     pub(super) count: u64,
     /// Compute units that the blocks occupy, in units of 1/32.
     pub(super) held: u64,

@@ -46,7 +46,7 @@ fn listed(values: &BTreeSet<&String>) -> String {
     first.join(", ") + &more
 }
 
-/// Whether clocks are equal within the tolerance.
+/// True if clocks are equal within the tolerance.
 fn alike(before: Option<&BTreeSet<&String>>, after: Option<&BTreeSet<&String>>) -> bool {
     let mean = |values: Option<&BTreeSet<&String>>| {
         let clocks: Vec<f64> = values?.iter().filter_map(|value| value.split(' ').next()?.parse().ok()).collect();

@@ -82,7 +82,7 @@ pub fn doubts(case: &MatchedCase) -> Vec<String> {
     doubts
 }
 
-/// Whether two runs have identical samples, so that one must be a copy of the other.
+/// True if two runs have identical samples, so that one must be a copy of the other.
 fn has_copies(points: &[&ComparedRun]) -> bool {
     let series = |point: &&&ComparedRun| {
         let time = point.figures.iter().find(|figure| figure.name == "time.p50")?;

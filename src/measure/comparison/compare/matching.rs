@@ -43,16 +43,17 @@ pub struct MatchedSides<'a> {
 struct RunGroup<'a> {
     key: CaseKey,
     runs: Vec<&'a ComparedRun>,
+    /// True once the group is matched with one of the other side.
     taken: bool,
 }
 
-/// Whether two of the values are not equal.
+/// True if two of the values are not equal.
 pub(super) fn differ<T: PartialEq>(mut values: impl Iterator<Item = T>) -> bool {
     values.next().is_some_and(|first| values.any(|value| value != first))
 }
 
 impl MatchedCase<'_> {
-    /// Whether every run is simulated.
+    /// True if every run is simulated.
     pub fn is_simulated(&self) -> bool {
         self.points().all(|point| point.simulated)
     }
@@ -62,7 +63,7 @@ impl MatchedCase<'_> {
         Pace::of(self.points().map(|point| point.gated))
     }
 
-    /// Whether all runs observed operations in the same slot.
+    /// True if all runs observed operations in the same slot.
     pub fn is_one_slot(&self) -> bool {
         let observed = self.points().filter(|point| !point.operations.is_empty());
         !differ(observed.map(|point| point.slot))
@@ -75,7 +76,7 @@ impl MatchedCase<'_> {
         effect::between_runs(self.points().all(graph))
     }
 
-    /// Whether both sides ran the same text, as far as known.
+    /// True if both sides ran the same text, as far as known.
     pub fn is_same_text(&self) -> bool {
         !differ(self.points().filter_map(|point| point.sha256.as_ref()))
     }
@@ -118,12 +119,12 @@ fn file_name<'a>(group: &'a RunGroup) -> Option<&'a str> {
     group.key.get("workload")?.rsplit('/').next()
 }
 
-/// Whether two groups have the same workload in the same folder.
+/// True if two groups have the same workload in the same folder.
 fn same_path(a: &RunGroup, b: &RunGroup) -> bool {
     a.key.get("workload") == b.key.get("workload")
 }
 
-/// Whether the workloads of two groups have the same name, in any folder, bundle or record.
+/// True if the workloads of two groups have the same name, in any folder, bundle or record.
 fn same_file(a: &RunGroup, b: &RunGroup) -> bool {
     file_name(a) == file_name(b)
 }
@@ -219,7 +220,7 @@ fn unique(
     }
 }
 
-/// Whether all values of two groups are equal, except the workload's.
+/// True if all values of two groups are equal, except the workload's.
 fn same_key(a: &RunGroup, b: &RunGroup) -> bool {
     a.key.len() == b.key.len() && values(a).all(|(name, value)| b.key.get(name) == Some(value))
 }
@@ -229,12 +230,12 @@ fn same_case(a: &RunGroup, b: &RunGroup) -> bool {
     name(a).is_some_and(|case| name(b) == Some(case)) && launch(a, b)
 }
 
-/// Whether the launch modes of two groups are compatible.
+/// True if the launch modes of two groups are compatible.
 fn launch(a: &RunGroup, b: &RunGroup) -> bool {
     a.key.get("launch").zip(b.key.get("launch")).is_none_or(|(a, b)| a == b)
 }
 
-/// Whether all values that both groups have are equal, except the workload's.
+/// True if all values that both groups have are equal, except the workload's.
 fn agree(a: &RunGroup, b: &RunGroup) -> bool {
     let has_workload = a.key.contains_key("workload");
     has_workload && values(a).all(|(name, value)| b.key.get(name).is_none_or(|other| other == value))

@@ -100,8 +100,8 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnmatchedCase {
     pub case: String,
-    /// Reason why there is no match: the outcome of the case on the other side if it was tried there, or its own if it has no
-    /// results; otherwise `None`.
+    /// Reason why there is no match: the outcome of the case on the other side if the case was tried there, or its outcome on this
+    /// side if it has no results; otherwise `None`.
     pub why: Option<String>,
 }
 
@@ -183,7 +183,7 @@ pub struct VerdictCounts {
     pub cannot_tell: usize,
 }
 
-/// Whether `name` is the metric's name or its prefix before the dot.
+/// True if `name` is the metric's name or its prefix before the dot.
 pub fn is_of(metric: &str, name: &str) -> bool {
     metric == name || metric.split_once('.').is_some_and(|(family, _)| family == name)
 }
@@ -243,7 +243,7 @@ fn warnings(pairs: &[CaseComparison], matched: &matching::MatchedSides) -> Vec<S
 const MANY: usize = 20;
 
 impl Comparison {
-    /// Whether the condition of [`FailOn`] holds.
+    /// True if the condition of [`FailOn`] holds.
     pub fn fails(&self) -> bool {
         self.others.iter().any(|against| {
             let rows = against.pairs.iter().flat_map(|pair| &pair.rows);
@@ -251,7 +251,7 @@ impl Comparison {
         })
     }
 
-    /// Whether a metric meets the condition.
+    /// True if a metric meets the condition.
     pub fn fails_on(&self, row: &MetricRow) -> bool {
         match row.verdict {
             Verdict::Worse => self.fail_on.contains(&FailOn::Worse),
@@ -260,7 +260,7 @@ impl Comparison {
         }
     }
 
-    /// Whether a missing case meets the condition.
+    /// True if a missing case meets the condition.
     pub fn misses(&self) -> bool {
         self.fail_on.contains(&FailOn::Missing)
     }

@@ -37,7 +37,7 @@ pub struct ComparedRun {
     /// Reason why the run has no results; `None` if it has.
     pub failed: Option<String>,
     pub figures: Vec<ComparedMetric>,
-    /// Whether iterations were gated; `None` for a graph, which one call launches.
+    /// True if iterations were gated; `None` for a graph, which one call launches.
     pub gated: Option<bool>,
     /// Metrics that do not depend on the gate: those of host-paced times, and constant ones.
     pub host_paced: Vec<ComparedMetric>,

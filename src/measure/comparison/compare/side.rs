@@ -59,7 +59,7 @@ impl RunSet {
         self.planned.iter().map(String::as_str).filter(|name| !known.contains(name)).collect()
     }
 
-    /// Whether no run has results.
+    /// True if no run has results.
     pub fn is_empty(&self) -> bool {
         self.points.iter().all(|point| point.failed.is_some())
     }

@@ -1,4 +1,4 @@
-//! Whether an axis has an effect: on the executed program, or on its times.
+//! Determines whether an axis has an effect: on the executed program, or on its times.
 
 use indexmap::IndexMap;
 
@@ -68,7 +68,7 @@ impl AxisEffect {
     }
 }
 
-/// Whether times agree within noise: no interval is further from another than processes differ.
+/// True if times agree within noise: no interval is further from another than processes differ.
 fn one_time(group: &[AxisCase]) -> bool {
     let slack = slack(group.iter().all(|run| run.simulated));
     group.iter().all(|run| group.iter().all(|other| run.time.meets(&other.time, slack)))

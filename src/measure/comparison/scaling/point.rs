@@ -15,7 +15,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether two intervals overlap, or lie closer than the share `slack`: then they do not differ significantly.
+    /// True if two intervals overlap, or lie closer than the share `slack`: then they do not differ significantly.
     pub fn meets(&self, other: &Interval, slack: f64) -> bool {
         self.low <= other.high * (1.0 + slack) && other.low <= self.high * (1.0 + slack)
     }
@@ -60,7 +60,7 @@ impl CurvePoint {
     }
 }
 
-/// Whether a run's times allow conclusions: it is a measurement with more than one sample, or simulated.
+/// True if a run's times allow conclusions: it is a measurement with more than one sample, or simulated.
 pub fn is_conclusive(record: &RunRecord, pace: Pace) -> bool {
     let samples = record.variants.first().map_or(0, |variant| pace.times(variant).rounds());
     record.measurement && (record.simulated || samples > 1)

@@ -61,7 +61,7 @@ fn rates(record: &RunRecord, variant: &Variant, range: &NormalRange) -> Vec<Expe
     slowest.into_values().collect()
 }
 
-/// Whether the range applies to an operation.
+/// True if the range applies to an operation.
 fn matches(range: &NormalRange, operation: &OperationRecord) -> bool {
     let is = |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|word| found == Some(word));
     let bytes = match range.figure {
@@ -162,7 +162,7 @@ fn graph_launch(record: &RunRecord, variant: &Variant) -> Option<ExpectedRecord>
     Some(ExpectedRecord { of, count: 1, value: time.seconds(), text: time.to_string(), ..Default::default() })
 }
 
-/// Whether all operations of the iteration are known and of these categories.
+/// True if all operations of the iteration are known and of these categories.
 fn all_of(record: &RunRecord, variant: &Variant, categories: &[&str]) -> bool {
     let Some(rank) = variant.ranks.first() else { return false };
     record.program.cycle == 1

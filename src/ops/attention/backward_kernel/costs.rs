@@ -15,10 +15,11 @@ const RATE: f64 = 0.75;
 /// Exchanges that take as long as a block's start and end, 2.1 µs (the same page).
 const EDGE_EXCHANGES: f64 = 20.0;
 
-/// Instructions of the kernels before and after the products: per product of two elements, per thread, and per part
-/// that is added.
+/// Instructions of the kernels before and after the products, per product of two elements.
 const PER_PRODUCT: u64 = 6;
+/// Instructions of these kernels per thread.
 const PER_SUM: u64 = 60;
+/// Instructions of these kernels per part that is added.
 const PER_PART: u64 = 4;
 
 /// Instructions per score and block: scale, exponential, gradient of the score, and two roundings.

@@ -11,9 +11,11 @@ use crate::ops::kernels::occupancy::share;
 /// Instructions per score: scale, maximum, two exponentials, sum, rounding, loads and stores.
 const PER_SCORE: f64 = 30.0;
 
-/// Instructions of the kernels between products, per score and per thread, and rounds of loads that a thread has under way.
+/// Instructions of the kernels between products, per score.
 const PER_WEIGHT: f64 = 30.0;
+/// Instructions of the kernels between products, per thread.
 const PER_THREAD: f64 = 350.0;
+/// Number of rounds of loads that a thread has under way.
 const AHEAD: u64 = 4;
 
 /// Instructions that divide a part from a number, and store it.

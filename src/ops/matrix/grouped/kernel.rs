@@ -28,16 +28,16 @@ pub struct Tiling {
     pub(super) resident: u64,
     /// The two factors as the product reads them.
     pub(super) sources: [Source; 2],
-    /// Whether the rows in memory of each factor lie along the depth.
+    /// For each factor, true if its rows in memory lie along the depth.
     pub(super) lies_along_depth: [bool; 2],
     /// Number of blocks of a cluster along the rows and along the columns, if blocks copy by tensor maps on a device
     /// that can; `None` if all threads copy.
     pub(super) cluster: Option<[u64; 2]>,
     /// Time in ns that an SM takes for a step of the depth of all its resident blocks.
     pub(super) step: u64,
-    /// Whether matrix units multiply. Otherwise, each thread computes 4 × 4 elements of a tile.
+    /// True if matrix units multiply. Otherwise, each thread computes 4 × 4 elements of a tile.
     by_units: bool,
-    /// Whether blocks may share the depth of tiles. The kernel decides at run time, from the sizes of the groups.
+    /// True if blocks may share the depth of tiles. The kernel decides at run time, from the sizes of the groups.
     pub(super) splits: bool,
     /// Number of blocks of a cluster that divide the depth of each tile, and exchange their sums; 1 if a block has the whole depth.
     pub(super) depth_parts: u64,
@@ -231,8 +231,8 @@ impl Tiling {
         self.cluster.map_or(1, |[rows, columns]| rows * columns) * self.depth_parts
     }
 
-    /// Whether each block of a cluster that divides the depth has enough steps, and the stages in its shared memory hold the sums that the
-    /// others send to it.
+    /// True if each block of a cluster that divides the depth has enough steps, and if the stages in the block's shared memory hold the
+    /// sums that the other blocks send.
     fn can_exchange(&self) -> bool {
         let has_steps = self.depth_parts == 1 || self.depth_steps() >= self.depth_parts * MIN_STEPS;
         let others = self.table() + self.threads / WARP * WARP_RESULTS + BARRIERS;
@@ -558,7 +558,7 @@ fn likely_lengths(spec: &Spec) -> Vec<Lengths> {
     vec![equal_lengths(&shape), random_lengths(&shape)]
 }
 
-/// Whether groups divide the rows in memory of each factor. A group may begin at any position, so its packs may be unaligned.
+/// For each factor, true if groups divide its rows in memory. A group may begin at any position, so its packs may be unaligned.
 fn along_groups(spec: &Spec, shape: &Shape) -> [bool; 2] {
     let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
     if shape.in_depth { [!turned_a, turned_b] } else { [turned_a, false] }

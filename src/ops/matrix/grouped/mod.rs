@@ -264,7 +264,7 @@ fn check_product(spec: &Spec, inputs: &[&[f64]], c: &[f64]) -> Check {
 /// Sizes of a grouped product.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// Whether groups are ranges of the depth, each with its own matrix of the result. Otherwise, they are ranges of
+    /// True if groups are ranges of the depth, each with its own matrix of the result. Otherwise, they are ranges of
     /// rows.
     in_depth: bool,
     /// Number of groups.

@@ -7,7 +7,7 @@ use super::*;
 /// Description of the kernels.
 pub const IMPLEMENTATION: &str = "a generated kernel computes the thin products of all groups";
 
-/// Whether generated kernels for thin products compute all groups.
+/// True if generated kernels for thin products compute all groups.
 pub fn applies(spec: &Spec) -> bool {
     division(spec).is_some()
 }

@@ -188,13 +188,13 @@ impl Tiling {
         (self.shape.depth / groups).div_ceil(DEPTH).max(1)
     }
 
-    /// Whether tiles have so few steps that writing results takes as long as computing them. Two blocks on an SM, all
+    /// True if tiles have so few steps that writing results takes as long as computing them. Two blocks on an SM, all
     /// of whose threads copy, can hide that.
     pub(super) fn is_shallow(&self) -> bool {
         self.depth_steps() <= SHALLOW
     }
 
-    /// Whether blocks compute so few tiles that some may be idle for long while others compute their last ones.
+    /// True if blocks compute so few tiles that some may be idle for long while others compute their last ones.
     pub(super) fn has_few_rounds(&self) -> bool {
         self.tiles() < ROUNDS * self.at_once()
     }

@@ -17,13 +17,16 @@ const MAX_BYTES: u64 = 16 << 10;
 const MIN_BYTES: u64 = 4 << 10;
 /// Size in bytes of a contiguous range beyond which longer ones gain little.
 const LONG: u64 = 256;
-/// Size in bytes of a pack, and of a word of shared memory.
+/// Size in bytes of a pack.
 const PACK: u64 = 16;
+/// Size in bytes of a word of shared memory.
 const WORD: u64 = 4;
 
-/// Instructions per element that is gathered, and per pack that is loaded, for its address and for shifting it: machine code for sm_90 by
-/// NVRTC 13.0 of u8 [10081, 5, 25, 11] by [3, 1, 0, 2], whose threads take 183 for a pack of 16 elements, and 620 for five packs.
+/// Instructions per element that is gathered, from machine code for sm_90 by NVRTC 13.0 of u8 [10081, 5, 25, 11] by [3, 1, 0, 2],
+/// whose threads take 183 instructions for a pack of 16 elements.
 const PER_ELEMENT: f64 = 11.5;
+/// Instructions per pack that is loaded, for its address and for shifting it; from the same code, whose threads take 620
+/// instructions for five packs.
 const PER_PACK: f64 = 124.0;
 /// Instructions that an SM could issue per gathered element beyond those of the gather: neighbouring threads access every fourth bank, so that
 /// an access of a warp takes four cycles, and the instructions for it take 2.9.
@@ -42,7 +45,7 @@ pub struct BoxTiles {
     ranges: [Ranges; 2],
     /// Size of an element in bytes.
     size: u64,
-    /// Whether all ranges of the output begin at packs.
+    /// True if all ranges of the output begin at packs.
     is_aligned: bool,
 }
 
@@ -53,8 +56,9 @@ struct Ranges {
     axes: Vec<usize>,
     /// The other dimensions, which enumerate the ranges, from the innermost one on.
     others: Vec<usize>,
-    /// Number of elements of a range, and number of ranges.
+    /// Number of elements of a range.
     length: u64,
+    /// Number of ranges.
     count: u64,
 }
 
@@ -86,7 +90,7 @@ fn order(all: &Geometry, which: usize) -> Vec<usize> {
     order
 }
 
-/// Whether contiguous elements of both tensors are shorter than a pack, and a warp that writes packs in their order reads less than a sector of
+/// True if contiguous elements of both tensors are shorter than a pack, and a warp that writes packs in their order reads less than a sector of
 /// neighbouring runs.
 fn has_scattered_runs(all: &Geometry, size: u64) -> bool {
     let last = all.dims.len() - 1;

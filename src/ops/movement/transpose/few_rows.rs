@@ -21,8 +21,9 @@ const MAX_HELD: u64 = 128;
 const MAX_OF_SEVERAL: u64 = 32;
 /// Minimum number of threads of a block.
 const MIN_THREADS: u64 = 64;
-/// Size in bytes of a pack, and of all banks of shared memory.
+/// Size in bytes of a pack.
 const PACK: u64 = 16;
+/// Size in bytes of a word of each bank of shared memory, together.
 const BANKS: u64 = 128;
 
 /// Instructions per element: its load, its store, and its accesses to shared memory.
@@ -33,17 +34,19 @@ const PER_THREAD: f64 = 40.0;
 /// Transposition whose short side is whole in each thread.
 #[derive(Debug)]
 pub struct FewRows {
-    /// Whether the short side is contiguous in the output. Otherwise, it is contiguous in the input.
+    /// True if the short side is contiguous in the output. Otherwise, it is contiguous in the input.
     is_written: bool,
     /// Dimensions of the short side, with the strides of the tensor in which they are apart.
     short: Geometry,
     /// The other dimensions, with the strides of the same tensor.
     long: Geometry,
-    /// Number of elements of the short side, and number of short sides.
+    /// Number of elements of the short side.
     rows: u64,
+    /// Number of short sides.
     columns: u64,
-    /// Threads of a block, and number of short sides of each.
+    /// Number of threads of a block.
     threads: u64,
+    /// Number of short sides per thread.
     each: u64,
 }
 

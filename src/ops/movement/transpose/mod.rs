@@ -26,7 +26,7 @@ pub(in crate::ops) fn permutation(attrs: &Attrs, rank: usize) -> Vec<usize> {
     }
 }
 
-/// Whether an operation is a `transpose` that exchanges only the last two dimensions.
+/// True if an operation is a `transpose` that exchanges only the last two dimensions.
 pub fn exchanges_last(spec: &Spec) -> bool {
     let rank = spec.inputs.first().map_or(0, |x| x.dims.len());
     spec.operation.name() == "transpose"

@@ -9,8 +9,9 @@ use crate::ops::*;
 
 /// Size of a block's tiles in bytes: four packs of 16 bytes for each thread, whose loads are in flight at the same time.
 const TILE: u64 = 4 * 16 * BLOCK as u64;
-/// Size of a word of shared memory in bytes, and of a pack.
+/// Size in bytes of a word of shared memory.
 const WORD: u64 = 4;
+/// Size in bytes of a pack.
 const PACK: u64 = 16;
 
 /// Instructions per pack that a thread loads or stores, for its address, for shifting it, and for transposing it.
@@ -21,8 +22,9 @@ const PER_PACK: f64 = 60.0;
 pub struct WordTiles {
     /// Dimensions that belong to neither side, with the strides of the output and of the input.
     others: Geometry,
-    /// Dimensions whose elements are contiguous in the input, and dimensions whose elements are contiguous in the output.
+    /// Dimensions whose elements are contiguous in the input.
     read: Geometry,
+    /// Dimensions whose elements are contiguous in the output.
     written: Geometry,
     /// Number of elements of a tile along both sides, multiples of a pack.
     tile: [u64; 2],
@@ -30,7 +32,7 @@ pub struct WordTiles {
     several: u64,
     /// Size of an element in bytes.
     size: u64,
-    /// Whether all rows of the output begin and end at packs.
+    /// True if all rows of the output begin and end at packs.
     is_aligned: bool,
     /// Type of the offset of an element.
     offset: &'static str,
@@ -118,7 +120,7 @@ impl WordTiles {
         length(&self.others).div_ceil(self.several) * strip * strips * far
     }
 
-    /// Whether neighbouring blocks take tiles along the side that is contiguous in the output, so that tiles that share sectors are processed
+    /// True if neighbouring blocks take tiles along the side that is contiguous in the output, so that tiles that share sectors are processed
     /// at about the same time.
     fn is_down(&self) -> bool {
         let [read, written] = self.tiles();
