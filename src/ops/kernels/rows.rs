@@ -1,5 +1,7 @@
 //! Rows of tensors, for operations along the last dimension, and kernels whose threads hold a row in registers.
 
+use std::borrow::Cow;
+
 use super::kernel::{
     self, EXP_BELOW, Parameter, c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param,
 };
@@ -191,17 +193,22 @@ pub struct RowResult {
     /// Parameters of the function.
     pub params: Vec<Parameter>,
     /// Kernel text that declares values of each of the `R` rows.
-    pub declared: &'static str,
+    pub declared: Cow<'static, str>,
     /// Kernel text that sets the values of row `r`. `g.offset(at, 2)` is the offset of its element in the first of the tensors with an
     /// element for each row.
-    pub of_row: &'static str,
+    pub of_row: Cow<'static, str>,
     /// Kernel text of the result of value `p` of element `e` of row `r`.
-    pub text: &'static str,
+    pub text: Cow<'static, str>,
 }
 
 impl RowResult {
     /// The value itself.
-    pub const VALUE: RowResult = RowResult { params: Vec::new(), declared: "", of_row: "", text: "(p)" };
+    pub const VALUE: RowResult = RowResult {
+        params: Vec::new(),
+        declared: Cow::Borrowed(""),
+        of_row: Cow::Borrowed(""),
+        text: Cow::Borrowed("(p)"),
+    };
 }
 
 impl RowSplit {

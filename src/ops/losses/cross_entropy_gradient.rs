@@ -88,9 +88,9 @@ impl Operation for CrossEntropyGradient {
                 param("C alike", Arg::real(compute, alike)),
                 param("C certain", Arg::real(compute, certain)),
             ],
-            declared: DECLARED,
-            of_row: OF_ROW,
-            text: RESULT,
+            declared: DECLARED.into(),
+            of_row: OF_ROW.into(),
+            text: RESULT.into(),
         };
         softmax::launches((self.name(), result), spec, &split(spec), 1.0)
     }

@@ -58,7 +58,7 @@ impl Operation for GroupNorm {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let (spec, _) = self.rows(spec);
-        NormPartition::of(&spec, &ROWS).cost(&spec, &ROWS)
+        ROWS.cost_of_rows(&spec)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -78,7 +78,7 @@ impl Operation for GroupNorm {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (spec, channels) = self.rows(spec);
-        vec![NormPartition::of(&spec, &ROWS).launch(self.name(), &spec, &ROWS, &channels)]
+        ROWS.launches(self.name(), &spec, &channels)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

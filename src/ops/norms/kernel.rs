@@ -154,6 +154,11 @@ impl NormPartition {
         }
     }
 
+    /// True if the threads of a block hold a row, so that it is read once.
+    pub fn is_whole(&self) -> bool {
+        self.sharing.whole
+    }
+
     /// Number of bytes of shared memory that hold a row, which may begin inside a pack.
     fn room(&self) -> u64 {
         let reach = self.rows.length + if self.shifted { self.sharing.pack - 1 } else { 0 };

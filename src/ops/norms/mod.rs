@@ -8,6 +8,7 @@ mod columns;
 mod flat;
 mod groups;
 mod kernel;
+mod long;
 pub(super) mod softmax;
 mod text;
 
@@ -117,7 +118,7 @@ impl Operation for Norm {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        NormPartition::of(spec, self).cost(spec, self)
+        self.cost_of_rows(spec)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -134,8 +135,7 @@ impl Operation for Norm {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let channels = Channels::of(spec);
-        vec![NormPartition::of(spec, self).launch(self.name(), spec, self, &channels)]
+        self.launches(self.name(), spec, &Channels::of(spec))
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -201,6 +201,20 @@ impl Norm {
     /// per column.
     fn rows(&self) -> usize {
         1 + usize::from(self.adds)
+    }
+
+    fn cost_of_rows(&self, spec: &Spec) -> Cost {
+        match long::split(spec, self) {
+            Some(split) => long::cost(spec, &split),
+            None => NormPartition::of(spec, self).cost(spec, self),
+        }
+    }
+
+    fn launches(&self, name: &str, spec: &Spec, channels: &Channels) -> Vec<Launch> {
+        match long::split(spec, self) {
+            Some(split) => long::launches(name, spec, &split, self, channels),
+            None => vec![NormPartition::of(spec, self).launch(name, spec, self, channels)],
+        }
     }
 
     /// Computes the reference result.
