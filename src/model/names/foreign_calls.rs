@@ -90,7 +90,7 @@ const HELPS: &[(&[&str], &str)] = &[
     (&["batchnorm1d", "batchnorm2d", "batchnorm3d"], "here that is `batch_norm($*$>)`"),
     (&["mseloss"], "here that is `mse($*$>)`"),
     (&["l1loss"], "here that is `l1($*$>)`"),
-    (&["smoothl1loss", "huberloss"], "here that is `huber($*$>)`"),
+    (&["smoothl1", "smoothl1loss", "huberloss"], "here that is `huber($*$>)`"),
     (&["crossentropyloss"], "here that is `cross_entropy($*$>)`"),
     (&["nllloss"], "`cross_entropy(logits, targets)` includes the logarithm of the softmax"),
     (&["logsoftmax"], "write `l: logsumexp($1, dims: [-1], keepdim: true)`, and `map($1 - l$>)`"),
@@ -107,6 +107,25 @@ const HELPS: &[(&[&str], &str)] = &[
         &["glu", "swiglu", "geglu", "reglu", "siluandmul", "geluandmul"],
         "a gate is the epilogue of its product: `gemm(x, w -> h, epilogue: swiglu)`",
     ),
+    (
+        &["var", "variance", "std", "stddev"],
+        "write `m: mean($1, dims: [-1], keepdim: true)`, and `v: mean(($1 - m) * ($1 - m), dims: [-1])`: the variance, whose square root is the \
+         standard deviation",
+    ),
+    (
+        &["bce", "bceloss", "binarycrossentropy"],
+        "write `mean(-($2 * log($1) + (1 - $2) * log(1 - $1)))`, for probabilities and targets",
+    ),
+    (
+        &["onehot"],
+        "declare `buffer classes: i32[n] = iota`, and write `map(if i == classes { 1 } else { 0 })`, where `i` ends with a dimension of size 1",
+    ),
+    (&["arange", "linspace"], "a buffer holds 0, 1, 2 and so on before the run: `buffer x: i32[16] = iota`"),
+    (
+        &["roll"],
+        "write two copies: `copy(x[k..n] -> y[0..n - k])` and `copy(x[0..k] -> y[n - k..n])` for $1 of `n` elements",
+    ),
+    (&["flip", "reverse"], "`gather(x, i)` with descending indices reverses the rows of `x`"),
     (&["cat", "concatenate", "hstack", "vstack"], "here that is `concat($*$>)`"),
     (&["stack"], "write each tensor to a slice of one buffer: `copy($1 -> all[0])` and `copy($2 -> all[1])`"),
     (

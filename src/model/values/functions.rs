@@ -297,7 +297,7 @@ pub(in crate::model) fn of_tensor(name: &str) -> String {
 }
 
 /// Names of functions in other languages.
-const OTHER_NAMES: [(&[&str], &str); 18] = [
+const OTHER_NAMES: [(&[&str], &str); 22] = [
     (&["div_ceil", "ceildiv", "cdiv", "divup", "div_up"], "write `ceil_div(a, b)`"),
     (&["div", "floordiv", "idiv"], "write `floor_div(a, b)`"),
     (&["mod", "fmod", "rem"], "write `a % b`"),
@@ -309,6 +309,19 @@ const OTHER_NAMES: [(&[&str], &str); 18] = [
     (&["log10"], "write `log(x) / log(10)`"),
     (&["log1p"], "write `log(1 + x)`"),
     (&["expm1"], "write `exp(x) - 1`"),
+    (&["isnan", "is_nan"], "NaN differs from itself: write `x != x`"),
+    (
+        &["log_softmax", "logsoftmax"],
+        "write `l: logsumexp(x, dims: [-1], keepdim: true)` above, in the step, and `x - l` here",
+    ),
+    (
+        &["tril", "triu"],
+        "compare positions, which a buffer holds: `buffer i: i32[n, 1] = iota`, `buffer j: i32[n] = iota`, and `if j <= i { x } else { 0 }` here",
+    ),
+    (
+        &["var", "std", "variance", "stddev"],
+        "write `m: mean(x, dims: [-1], keepdim: true)` above, in the step, and the mean of `(x - m) * (x - m)` below it",
+    ),
     (&["tan"], "write `sin(x) / cos(x)`"),
     (&["sign", "sgn"], "write `if x > 0 { 1 } else if x < 0 { -1 } else { 0 }`"),
     (
