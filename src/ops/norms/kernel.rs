@@ -171,7 +171,7 @@ impl NormPartition {
     }
 
     /// Number of blocks of the kernel.
-    fn blocks(&self) -> u64 {
+    pub fn blocks(&self) -> u64 {
         self.rows.count.div_ceil(self.sharing.block_rows() * self.several).max(1)
     }
 

@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::ops::kernels::kernel::{c_type, param};
+use crate::ops::kernels::occupancy::UNITS;
 use crate::ops::kernels::rows::{RowBodies, RowResult, RowSplit};
 
 /// Instructions per element: those of both kernels, and for a weight or a bias.
@@ -16,11 +17,12 @@ const PER_THREAD: f64 = 300.0;
 /// Number of values of a chunk: its mean, its sum of squared differences to the mean, and its number of elements.
 const PART: u64 = 3;
 
-/// Returns the division of rows among blocks; `None` if a block for each row serves.
+/// Returns the division of rows among blocks; `None` if one block for each row leaves less than half of the SMs idle.
 pub fn split(spec: &Spec, norm: &Norm) -> Option<RowSplit> {
     let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
     let is_plain = !norm.adds && x.dtype == y.dtype && norm.compute(spec) == x.dtype.compute();
-    if !is_plain || NormPartition::of(spec, norm).is_whole() {
+    let partition = NormPartition::of(spec, norm);
+    if !is_plain || partition.is_whole() || 2 * partition.blocks() >= UNITS {
         return None;
     }
     Some(RowSplit::of(spec)).filter(|split| split.launches() > 1)
