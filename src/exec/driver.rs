@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::base::{Nanos, Space};
 use crate::schedule::Topology;
 
-use super::counters::Counters;
-use super::records::Recorded;
-use super::watchdog::CommMonitor;
+use super::failure::watchdog::CommMonitor;
+use super::observe::counters::Counters;
+use super::observe::records::Recorded;
 use super::{ExecError, Health, Image, Peers, Timer};
 
 /// A device of one vendor, or a substitute for one: CPU threads or the simulator.

@@ -1,7 +1,7 @@
 //! Notes of the ranks' drivers for the report.
 
-use crate::exec::error::ExecError;
-use crate::exec::session::Session;
+use crate::exec::failure::error::ExecError;
+use crate::exec::run::session::Session;
 
 use super::Ranks;
 

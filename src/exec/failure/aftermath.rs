@@ -1,14 +1,15 @@
 //! The state of a session whose run failed: the snapshot of a hang, and the error that the user sees.
 
-use super::control::Control;
-use super::driver::LaneCompletion;
+use crate::exec::driver::LaneCompletion;
+use crate::exec::run::control::Control;
+use crate::exec::run::session::Session;
+
 use super::error::ExecError;
 use super::hang::{self, HangSnapshot, RankReport};
-use super::session::Session;
 
 impl Session {
     /// Resets the snapshot and records the progress of each lane. Called on idle lanes before iterations begin.
-    pub(super) fn begin(&mut self) {
+    pub(in crate::exec) fn begin(&mut self) {
         self.base.clear();
         self.base.extend((0..self.lowered.outline.lanes.len() as u32).map(|lane| self.driver.progress(lane)));
         self.issued = 0;
@@ -18,7 +19,7 @@ impl Session {
 
     /// Takes a snapshot of each lane's position, then abandons the device. `stuck` is true if the driver is certain
     /// that the work never ends.
-    pub(super) fn give_up(&mut self, iteration: u64, stuck: bool) {
+    pub(in crate::exec) fn give_up(&mut self, iteration: u64, stuck: bool) {
         let Session { driver, lowered, base, .. } = self;
         let outline = &lowered.outline;
         let lanes = 0..outline.lanes.len() as u32;
@@ -48,13 +49,13 @@ impl Session {
     }
 
     /// Abandons the device and returns the error of a hang in `iteration`.
-    pub(super) fn hang(&mut self, iteration: u64, stuck: bool) -> ExecError {
+    pub(in crate::exec) fn hang(&mut self, iteration: u64, stuck: bool) -> ExecError {
         self.give_up(iteration, stuck);
         hang::error(&[self.report(false)])
     }
 
     /// Returns this rank's part of the error of a hang. `completed` is true if the rank completed its iterations.
-    pub(super) fn report(&self, completed: bool) -> RankReport {
+    pub(in crate::exec) fn report(&self, completed: bool) -> RankReport {
         RankReport {
             rank: self.rank,
             outline: self.lowered.outline.clone(),
@@ -64,7 +65,7 @@ impl Session {
     }
 
     /// Adds the operations in flight to an error that the device reported late, without naming an operation.
-    pub(super) fn explained(&mut self, error: ExecError, retired: u64, control: &Control) -> ExecError {
+    pub(in crate::exec) fn explained(&mut self, error: ExecError, retired: u64, control: &Control) -> ExecError {
         match error {
             ExecError::Ended | ExecError::Hang { .. } => error,
             // A rank that ended because another one failed has nothing to add.

@@ -33,7 +33,7 @@ struct Begun(AtomicU64);
 
 /// A rank's handle on the agreement with its connected ranks.
 #[derive(Clone, Debug)]
-pub(super) struct Stopping {
+pub(in crate::exec) struct Stopping {
     agreement: Arc<Agreement>,
     /// Index of the rank in [`Agreement::begun`].
     place: usize,

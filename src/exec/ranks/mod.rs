@@ -4,6 +4,7 @@
 //! processes exchange its results, so that all take the same decisions.
 
 mod notes;
+pub(super) mod peers;
 
 use std::any::Any;
 use std::ops::Range;
@@ -19,20 +20,20 @@ use crate::base::{MemoryId, Nanos, OnceBlock, parallel, stage, threads};
 use crate::config::ObserveSetting;
 use crate::model;
 
-use super::control::Control;
 use super::driver::Backend;
-use super::error::ExecError;
-use super::hang;
-use super::health::Health;
-use super::image::{Address, Commands, Image};
-use super::peers::{self, Peers};
+use super::failure::error::ExecError;
+use super::failure::hang;
+use super::failure::watchdog::{self, Watched};
+use super::observe::recorded::ObservedBy;
+use super::prepare::image::{Address, Commands, Image};
+use super::prepare::rank_schedule::RankSchedule;
 use super::prepare::{self, SessionOptions};
-use super::rank_schedule::RankSchedule;
-use super::recorded::ObservedBy;
-use super::samples::Samples;
-use super::session::{self, LaunchMode, Session};
-use super::stopping::Stopping;
-use super::watchdog::{self, Watched};
+use super::run::control::Control;
+use super::run::health::Health;
+use super::run::samples::Samples;
+use super::run::session::{self, LaunchMode, Session};
+use super::run::stopping::Stopping;
+use peers::Peers;
 
 /// Samples of all ranks.
 #[derive(Clone, Debug, Default)]

@@ -1,11 +1,19 @@
 //! Observed iterations: each operation runs between two stamps, or the vendor's library records it, which gives a trace.
 
+pub(super) mod clock;
+pub mod counters;
+pub(super) mod counting;
+pub(super) mod recorded;
+pub mod records;
+pub(super) mod trace;
+pub(super) mod unit_reports;
+
 use crate::base::{LaneId, Nanos, gcd};
 
-use super::control::Control;
-use super::error::ExecError;
-use super::session::{LaunchMode, Session, device};
-use super::trace::{Span, Trace};
+use super::failure::error::ExecError;
+use super::run::control::Control;
+use super::run::session::{LaunchMode, Session, device};
+use trace::{Span, Trace};
 
 /// Maximum number of observed slots. Of a longer cycle every second, third, … slot is observed, counted from slot 0.
 const MAX_OBSERVED_SLOTS: u64 = 512;

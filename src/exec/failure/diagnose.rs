@@ -8,15 +8,15 @@ use clap::ValueEnum;
 use miette::LabeledSpan;
 
 use crate::base::named::named;
+use crate::exec::driver::Fault;
+use crate::exec::observe::Timing;
+use crate::exec::prepare::image::{ImageCommand, NO_COMM};
+use crate::exec::ranks::Ranks;
+use crate::exec::run::control::Control;
+use crate::exec::run::session::{LaunchMode, RING, Session, at_operation, device};
 
-use super::control::Control;
-use super::driver::Fault;
 use super::error::ExecError;
 use super::hang::{self, HangSnapshot, LaneState};
-use super::image::{ImageCommand, NO_COMM};
-use super::observe::Timing;
-use super::ranks::Ranks;
-use super::session::{LaunchMode, RING, Session, at_operation, device};
 
 named! {
     /// The kind of failure to look for.
@@ -73,7 +73,7 @@ impl Session {
 
     /// Issues an iteration as streams, without holding it at a gate. `launch` launches each operation, given its number and
     /// its lane.
-    pub(super) fn issue_by(
+    pub(in crate::exec) fn issue_by(
         &mut self,
         iteration: u64,
         mut launch: impl FnMut(&mut Self, u32, u32) -> Result<(), ExecError>,

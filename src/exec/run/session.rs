@@ -7,23 +7,23 @@ use miette::LabeledSpan;
 
 use crate::base::named::named;
 use crate::base::{MemoryId, Nanos, OnceBlock, SrcSpan};
+use crate::exec::driver::{Driver, Fault, LaneCompletion};
+use crate::exec::failure::error::ExecError;
+use crate::exec::failure::hang::HangSnapshot;
+use crate::exec::failure::watchdog::RankProgress;
+use crate::exec::observe::Timing;
+use crate::exec::observe::recorded::Recording;
+use crate::exec::prepare::image::ImageCommand;
+use crate::exec::prepare::{CommandOutline, LoweredSchedule};
 use crate::model::Sync;
 
 use super::control::Control;
-use super::driver::{Driver, Fault, LaneCompletion};
-use super::error::ExecError;
 use super::gate::Gate;
-use super::hang::HangSnapshot;
-use super::image::ImageCommand;
-use super::observe::Timing;
-use super::prepare::{CommandOutline, LoweredSchedule};
-use super::recorded::Recording;
 use super::samples::Samples;
 use super::stopping::Stopping;
-use super::watchdog::RankProgress;
 
 /// Number of iterations whose stamps exist at the same time.
-pub(super) const RING: u64 = 256;
+pub(in crate::exec) const RING: u64 = 256;
 
 /// Number of polls for a stamp between two checks of the clock.
 pub(super) const POLLS: u64 = 64;
@@ -58,44 +58,44 @@ impl LaunchMode {
 
 /// A schedule prepared on a backend, for one rank.
 pub struct Session {
-    pub(super) driver: Box<dyn Driver>,
-    pub(super) lowered: LoweredSchedule,
+    pub(in crate::exec) driver: Box<dyn Driver>,
+    pub(in crate::exec) lowered: LoweredSchedule,
     /// Graphs of the period; empty until captured.
-    pub(super) graphs: Vec<u32>,
+    pub(in crate::exec) graphs: Vec<u32>,
     /// Graphs with a stamp before and after each operation, captured when an iteration is first observed by stamps.
-    pub(super) observed_graphs: Vec<Option<u32>>,
+    pub(in crate::exec) observed_graphs: Vec<Option<u32>>,
     /// Graphs whose nodes the vendor's library attributes to operations, and the iterations that it recorded.
-    pub(super) recording: Recording,
+    pub(in crate::exec) recording: Recording,
     /// True if this is the only rank.
-    pub(super) alone: bool,
-    pub(super) rank: u32,
+    pub(in crate::exec) alone: bool,
+    pub(in crate::exec) rank: u32,
     /// Progress that the watchdog and other ranks read.
-    pub(super) progress: Arc<RankProgress>,
+    pub(in crate::exec) progress: Arc<RankProgress>,
     /// Progress of the other ranks of this process; empty if ranks run in turns.
-    pub(super) others: Vec<Arc<RankProgress>>,
+    pub(in crate::exec) others: Vec<Arc<RankProgress>>,
     /// Agreement on the last iteration with the ranks of this process that it exchanges data with.
-    pub(super) stopping: Stopping,
+    pub(in crate::exec) stopping: Stopping,
     /// True if the driver runs several ranks in turns and waits for the others itself.
-    pub(super) in_turns: bool,
+    pub(in crate::exec) in_turns: bool,
     /// Host time at which the last iteration had been issued, before the wait for other ranks; `None` if it did not
     /// wait.
     pub(super) issued_at: Option<Nanos>,
     /// Progress of each lane when the iterations began.
-    pub(super) base: Vec<Option<LaneCompletion>>,
-    pub(super) issued: u64,
+    pub(in crate::exec) base: Vec<Option<LaneCompletion>>,
+    pub(in crate::exec) issued: u64,
     /// The latest observed iteration; `None` if there was none.
-    pub(super) stamped: Option<u64>,
+    pub(in crate::exec) stamped: Option<u64>,
     /// Snapshot of the session at the moment its hang was detected; `None` if it never hung.
-    pub(super) snapshot: Option<HangSnapshot>,
+    pub(in crate::exec) snapshot: Option<HangSnapshot>,
     /// True if the memory has its initial contents, and the `setup` has not run on them.
     fresh: bool,
     /// Samples of completed iterations, kept for the case that the run fails here or on another rank.
-    pub(super) samples: Samples,
+    pub(in crate::exec) samples: Samples,
 }
 
 impl Session {
     /// Creates the session of rank `rank` on an open driver.
-    pub(super) fn new(
+    pub(in crate::exec) fn new(
         driver: Box<dyn Driver>,
         mut lowered: LoweredSchedule,
         rank: u32,
@@ -134,12 +134,12 @@ impl Session {
     }
 
     /// Index of an iteration in the period.
-    pub(super) fn index(&self, iteration: u64) -> usize {
+    pub(in crate::exec) fn index(&self, iteration: u64) -> usize {
         (iteration % self.lowered.outline.period.len() as u64) as usize
     }
 
     /// The lane that records both stamps of an iteration: the first lane that it uses.
-    pub(super) fn stamp_lane(&self, index: usize) -> u32 {
+    pub(in crate::exec) fn stamp_lane(&self, index: usize) -> u32 {
         self.lowered.outline.period[index].used.first().copied().unwrap_or(0)
     }
 
@@ -155,7 +155,7 @@ impl Session {
     }
 
     /// Makes every lane of an iteration wait for the stamp lane.
-    pub(super) fn fork(&mut self, index: usize, stamp_lane: u32) -> Result<(), ExecError> {
+    pub(in crate::exec) fn fork(&mut self, index: usize, stamp_lane: u32) -> Result<(), ExecError> {
         let event = self.lowered.joins + stamp_lane;
         let mut recorded = false;
         for position in 0..self.lowered.outline.period[index].used.len() {
@@ -173,7 +173,7 @@ impl Session {
     }
 
     /// Makes lane `target` wait for all other lanes at the end of an iteration.
-    pub(super) fn join(&mut self, index: usize, target: u32) -> Result<(), ExecError> {
+    pub(in crate::exec) fn join(&mut self, index: usize, target: u32) -> Result<(), ExecError> {
         for position in 0..self.lowered.outline.period[index].leaves.len() {
             let lane = self.lowered.outline.period[index].leaves[position];
             if lane != target {
@@ -187,7 +187,12 @@ impl Session {
 
     /// Issues the commands of an iteration. This is the measured loop. `observed` is the method of timing operations;
     /// `alone` omits waits for earlier iterations and waits of the host.
-    pub(super) fn commands(&mut self, index: usize, observed: Option<Timing>, alone: bool) -> Result<(), ExecError> {
+    pub(in crate::exec) fn commands(
+        &mut self,
+        index: usize,
+        observed: Option<Timing>,
+        alone: bool,
+    ) -> Result<(), ExecError> {
         let Session {
             driver,
             lowered: LoweredSchedule { outline: CommandOutline { period, launches, .. }, .. },
@@ -233,18 +238,18 @@ impl Session {
     }
 
     /// The stamp at the start of an iteration.
-    pub(super) fn begin_stamp(iteration: u64) -> u32 {
+    pub(in crate::exec) fn begin_stamp(iteration: u64) -> u32 {
         (2 * (iteration % RING)) as u32
     }
 
     /// The stamp at the end of an iteration.
-    pub(super) fn end_stamp(iteration: u64) -> u32 {
+    pub(in crate::exec) fn end_stamp(iteration: u64) -> u32 {
         Self::begin_stamp(iteration) + 1
     }
 
     /// Issues an iteration with its stamps, and opens its gate once the other ranks have issued theirs. `ahead` has the
     /// number of iterations then under way, and the number still to be issued if they are like this one.
-    pub(super) fn issue(
+    pub(in crate::exec) fn issue(
         &mut self,
         mode: LaunchMode,
         iteration: u64,
@@ -296,7 +301,7 @@ impl Session {
     }
 
     /// Makes every lane of an iteration wait for `stamp`, which lane `stamp_lane` has recorded.
-    pub(super) fn follow(&mut self, index: usize, stamp_lane: u32, stamp: u32) -> Result<(), ExecError> {
+    pub(in crate::exec) fn follow(&mut self, index: usize, stamp_lane: u32, stamp: u32) -> Result<(), ExecError> {
         for position in 0..self.lowered.outline.period[index].used.len() {
             let lane = self.lowered.outline.period[index].used[position];
             if lane != stamp_lane {
@@ -308,7 +313,7 @@ impl Session {
 
     /// Waits until an iteration completes and returns its device time. Returns `None` if the run was stopped and the
     /// iteration did not complete soon after; the device is then abandoned and the session cannot be used again.
-    pub(super) fn retire(
+    pub(in crate::exec) fn retire(
         &mut self,
         mode: LaunchMode,
         iteration: u64,
@@ -348,7 +353,7 @@ impl Session {
     }
 
     /// Fails if a device time is longer than all host time since `began`, by more than the allowed clock error.
-    pub(super) fn within(&self, time: Nanos, began: Nanos) -> Result<(), ExecError> {
+    pub(in crate::exec) fn within(&self, time: Nanos, began: Nanos) -> Result<(), ExecError> {
         let host = self.driver.now() - began;
         match time.0.abs() > host.0 + host.0 / 100 + MAX_CLOCK_DIFFERENCE.0 {
             true => Err(clock_jump(format!("{time} on the device's clock, and at most {host} on the host's"))),
@@ -357,7 +362,7 @@ impl Session {
     }
 
     /// Fails if a time is negative by more than the device's clock error.
-    pub(super) fn in_order(&self, time: Nanos) -> Result<(), ExecError> {
+    pub(in crate::exec) fn in_order(&self, time: Nanos) -> Result<(), ExecError> {
         match time.0 < -(self.driver.uncertainty(time).0 + WORST_RESOLUTION.0) {
             true => Err(clock_jump(format!("{time} between a beginning and its end"))),
             false => Ok(()),
@@ -365,13 +370,13 @@ impl Session {
     }
 
     /// True if iterations overlap on the device.
-    pub(super) fn overlap(&self, mode: LaunchMode) -> bool {
+    pub(in crate::exec) fn overlap(&self, mode: LaunchMode) -> bool {
         mode == LaunchMode::Stream && self.lowered.sync == Sync::End
     }
 
     /// The stamp from which an iteration's time counts: its own start stamp, or the previous end stamp if iterations
     /// overlap.
-    pub(super) fn first_stamp(&self, mode: LaunchMode, iteration: u64) -> u32 {
+    pub(in crate::exec) fn first_stamp(&self, mode: LaunchMode, iteration: u64) -> u32 {
         match iteration.checked_sub(1) {
             Some(before) if self.overlap(mode) => Self::end_stamp(before),
             _ => Self::begin_stamp(iteration),
@@ -470,13 +475,18 @@ impl Session {
     }
 
     /// Runs a single iteration to completion. The iterations before it must have been run.
-    pub(super) fn once(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<(), ExecError> {
+    pub(in crate::exec) fn once(
+        &mut self,
+        mode: LaunchMode,
+        iteration: u64,
+        control: &Control,
+    ) -> Result<(), ExecError> {
         self.set_up(control)?;
         self.single(mode, iteration, control)
     }
 
     /// Runs the `setup`, unless it has run since the initial contents were restored. Called before iterations.
-    pub(super) fn set_up(&mut self, control: &Control) -> Result<(), ExecError> {
+    pub(in crate::exec) fn set_up(&mut self, control: &Control) -> Result<(), ExecError> {
         match std::mem::take(&mut self.fresh) {
             true => self.once_block(OnceBlock::Setup, control),
             false => Ok(()),
@@ -484,7 +494,7 @@ impl Session {
     }
 
     /// Runs a block around the iterations to completion, as streams. Does nothing if the file has no such block.
-    pub(super) fn once_block(&mut self, which: OnceBlock, control: &Control) -> Result<(), ExecError> {
+    pub(in crate::exec) fn once_block(&mut self, which: OnceBlock, control: &Control) -> Result<(), ExecError> {
         let Some(block) = self.lowered.around.get(which).cloned() else { return Ok(()) };
         let iterations = std::mem::replace(&mut self.lowered.outline, block);
         let done = self.single(LaunchMode::Stream, 0, control);
@@ -525,7 +535,7 @@ impl Session {
     }
 
     /// Number of iterations after which the schedule repeats.
-    pub(super) fn period(&self) -> usize {
+    pub(in crate::exec) fn period(&self) -> usize {
         self.lowered.outline.period.len()
     }
 
@@ -541,12 +551,12 @@ impl Session {
 }
 
 /// Returns the error for an impossible time, which shows that a clock has jumped.
-pub(super) fn clock_jump(details: String) -> ExecError {
+pub(in crate::exec) fn clock_jump(details: String) -> ExecError {
     ExecError::Device { fault: format!("a clock has jumped: {details}"), help: None }
 }
 
 /// Converts a fault that is not related to an operation.
-pub(super) fn device(fault: Box<Fault>) -> ExecError {
+pub(in crate::exec) fn device(fault: Box<Fault>) -> ExecError {
     match fault.late {
         true => ExecError::Late { fault: fault.to_string(), outstanding: String::new(), at: Vec::new() },
         false => ExecError::device(fault),
@@ -554,7 +564,7 @@ pub(super) fn device(fault: Box<Fault>) -> ExecError {
 }
 
 /// Converts a fault of an operation, given by name and source location.
-pub(super) fn at_operation(fault: &Fault, (name, span): (&'static str, SrcSpan)) -> ExecError {
+pub(in crate::exec) fn at_operation(fault: &Fault, (name, span): (&'static str, SrcSpan)) -> ExecError {
     match fault.late {
         true => {
             let at = vec![LabeledSpan::new_with_span(Some(format!("noticed at this {name}")), span)];

@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{LaneId, Nanos, OpId};
 use crate::config::ObserveSetting;
+use crate::exec::failure::error::ExecError;
+use crate::exec::prepare::image::{ImageCommand, StepCommands};
+use crate::exec::ranks::Ranks;
+use crate::exec::run::control::Control;
+use crate::exec::run::session::{LaunchMode, Session};
 
-use super::control::Control;
-use super::error::ExecError;
-use super::image::{ImageCommand, StepCommands};
-use super::observe::{Observation, Timing};
-use super::ranks::Ranks;
 use super::records::{self, Activity, IterationTimes};
-use super::session::{LaunchMode, Session};
 use super::trace::{Span, Trace, TracedLaunch};
+use super::{Observation, Timing};
 
 /// The method by which the operations of observed iterations were timed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct ObservedBy {
 
 /// The state of a session that the vendor's library records.
 #[derive(Default)]
-pub(super) struct Recording {
+pub(in crate::exec) struct Recording {
     /// Graphs of the period that were captured while the library was attached.
     graphs: Vec<(usize, u32)>,
     /// Index in the period of each observed iteration.
@@ -41,12 +41,12 @@ pub(super) struct Recording {
 
 impl Recording {
     /// Notes the index in the period of an iteration that has been observed.
-    pub(super) fn note(&mut self, index: usize) {
+    pub(in crate::exec) fn note(&mut self, index: usize) {
         self.indices.push(index);
     }
 
     /// The graph of an iteration of the period, which has been captured.
-    pub(super) fn graph(&self, index: usize) -> u32 {
+    pub(in crate::exec) fn graph(&self, index: usize) -> u32 {
         let graph = self.graphs.iter().find(|(known, _)| *known == index);
         graph.expect("captured before it is observed").1
     }

@@ -9,17 +9,16 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashSet;
 
 use crate::base::{OpId, Space};
+use crate::exec::driver::Backend;
+use crate::exec::failure::error::ExecError;
+use crate::exec::prepare::SessionOptions;
+use crate::exec::prepare::image::{Address, Fill, Image, ImageCommand, StepCommands};
+use crate::exec::prepare::rank_schedule::RankSchedule;
+use crate::exec::ranks::{Ranks, prepare_with};
 use crate::model::{OpKind, Program, Sync};
 use crate::ops::init::Init;
 use crate::ops::witness as ops;
 use crate::plan::{Plan, StepPlan};
-
-use super::driver::Backend;
-use super::error::ExecError;
-use super::image::{Address, Fill, Image, ImageCommand, StepCommands};
-use super::prepare::SessionOptions;
-use super::rank_schedule::RankSchedule;
-use super::ranks::{Ranks, prepare_with};
 
 /// Bytes of a counter.
 const BYTES: u64 = 4;

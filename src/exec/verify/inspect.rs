@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::base::{Around, MemoryId, OpId, Space};
+use crate::exec::driver::Backend;
+use crate::exec::failure::error::ExecError;
+use crate::exec::prepare::SessionOptions;
+use crate::exec::prepare::image::{Address, Comm, Fill, Image, ImageCommand, LoweredSpec, NO_CROSSING, StepCommands};
+use crate::exec::prepare::rank_schedule::RankSchedule;
+use crate::exec::ranks::{Ranks, prepare_with};
 use crate::ops::{self, Tensor};
-
-use super::driver::Backend;
-use super::error::ExecError;
-use super::image::{Address, Comm, Fill, Image, ImageCommand, LoweredSpec, NO_CROSSING, StepCommands};
-use super::prepare::SessionOptions;
-use super::rank_schedule::RankSchedule;
-use super::ranks::{Ranks, prepare_with};
 
 /// Alignment of copies in bytes.
 const ALIGN: u64 = 256;

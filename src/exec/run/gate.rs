@@ -5,13 +5,13 @@
 //! before it can open the gate, so only iterations that fit with a margin are held.
 
 use crate::base::Nanos;
+use crate::exec::driver::Issued;
+use crate::exec::failure::error::ExecError;
+use crate::exec::observe::Timing;
+use crate::exec::prepare::image::{Image, ImageCommand, StepCommands};
 use crate::model::Sync;
 use crate::ops::Launch;
 
-use super::driver::Issued;
-use super::error::ExecError;
-use super::image::{Image, ImageCommand, StepCommands};
-use super::observe::Timing;
 use super::session::{LaunchMode, POLLS, RING, Session, device};
 
 /// Number of gates that may open by themselves before gating is turned off for the session: the delay of the host is
@@ -110,7 +110,7 @@ impl Gate {
 impl Session {
     /// Issues the commands before an iteration's start stamp, which its time does not include: waits for the end of the
     /// previous iteration, flushes the caches, and holds the device if `hold` is set and the gate is on.
-    pub(super) fn lead_in(
+    pub(in crate::exec) fn lead_in(
         &mut self,
         mode: LaunchMode,
         iteration: u64,

@@ -246,7 +246,7 @@ impl ExecError {
     }
 
     /// Adds the rank to the error's message, for a run of several ranks.
-    pub(super) fn on_rank(mut self, rank: u32) -> ExecError {
+    pub(in crate::exec) fn on_rank(mut self, rank: u32) -> ExecError {
         let text = match &mut self {
             ExecError::Device { fault, .. } | ExecError::Operation { fault, .. } | ExecError::Late { fault, .. } => {
                 fault

@@ -1,5 +1,10 @@
 //! Lowers a schedule to the image for a backend and to the state that its session keeps.
 
+pub(super) mod capture;
+pub(super) mod image;
+pub(super) mod queues;
+pub(super) mod rank_schedule;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -11,13 +16,13 @@ use crate::ops::{Collective, CollectiveKind, Launch};
 use crate::schedule::Schedule;
 use crate::schedule::{self, Placement};
 
-use super::clock;
 use super::driver::Backend;
-use super::error::ExecError;
-use super::gate::Gate;
-use super::image::{self, Comm, Commands, Image, ImageOp, StepCommands};
-use super::rank_schedule::RankSchedule;
-use super::session::{RING, Session};
+use super::failure::error::ExecError;
+use super::observe::clock;
+use super::run::gate::Gate;
+use super::run::session::{RING, Session};
+use image::{Comm, Commands, Image, ImageOp, StepCommands};
+use rank_schedule::RankSchedule;
 
 /// Settings of a session: how it prepares, launches and observes iterations.
 #[derive(Clone, Copy, Debug)]

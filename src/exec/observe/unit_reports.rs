@@ -1,18 +1,18 @@
 //! Runs in which the generated kernels of chosen operations report on which compute units their blocks run.
 
 use crate::base::{DType, OpId, Space};
+use crate::exec::driver::Backend;
+use crate::exec::failure::error::ExecError;
+use crate::exec::prepare::SessionOptions;
+use crate::exec::prepare::image::{Address, Fill, Image, LoweredSpec, StepCommands, StepLaunch};
+use crate::exec::prepare::rank_schedule::RankSchedule;
+use crate::exec::ranks::prepare_with;
+use crate::exec::run::control::Control;
+use crate::exec::run::session::{LaunchMode, Session, device};
 use crate::ops::init::Init;
 use crate::ops::unit_report::{COUNTERS, reporting};
 
-use super::control::Control;
 use super::counters::UnitBlocks;
-use super::driver::Backend;
-use super::error::ExecError;
-use super::image::{Address, Fill, Image, LoweredSpec, StepCommands, StepLaunch};
-use super::prepare::SessionOptions;
-use super::rank_schedule::RankSchedule;
-use super::ranks::prepare_with;
-use super::session::{LaunchMode, Session, device};
 
 /// Alignment of a report in bytes.
 const ALIGN: u64 = 256;

@@ -34,14 +34,14 @@ impl Samples {
     }
 
     /// Keeps the first `count` samples.
-    pub(super) fn truncate(&mut self, count: usize) {
+    pub(in crate::exec) fn truncate(&mut self, count: usize) {
         self.time.truncate(count);
         self.issue.truncate(count);
         self.ungated = self.ungated.min(self.time.len() as u64);
     }
 
     /// Appends samples of further iterations, the first of which is in the slot after the last one here.
-    pub(super) fn append(&mut self, later: Samples) {
+    pub(in crate::exec) fn append(&mut self, later: Samples) {
         self.time.extend(later.time);
         self.issue.extend(later.issue);
         self.gated &= later.gated;

@@ -8,18 +8,18 @@ use std::ops::Range;
 use miette::LabeledSpan;
 
 use crate::base::{Nanos, OnceBlock, SrcSpan, counted};
+use crate::exec::driver::LaneCompletion;
+use crate::exec::prepare::CommandOutline;
+use crate::exec::prepare::image::{Comm, ImageCommand, NO_COMM, StepCommands, StepLaunch};
 
-use super::driver::LaneCompletion;
 use super::error::ExecError;
-use super::image::{Comm, ImageCommand, NO_COMM, StepCommands, StepLaunch};
-use super::prepare::CommandOutline;
 
 /// Maximum number of operations that a message labels.
 const MAX_LABELS: usize = 12;
 
 /// State of one lane of a hung rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LaneState {
+pub(in crate::exec) struct LaneState {
     pub lane: u32,
     /// The operation that the lane runs, or must begin next.
     pub op: u32,
@@ -31,7 +31,7 @@ pub(super) struct LaneState {
 
 /// Snapshot of a rank at the moment its hang was detected.
 #[derive(Clone, Debug)]
-pub(super) struct HangSnapshot {
+pub(in crate::exec) struct HangSnapshot {
     /// The oldest incomplete iteration.
     pub iteration: u64,
     /// The block around the iterations that is running; `None` in an iteration.
@@ -54,7 +54,7 @@ struct LanePosition {
 
 impl CommandOutline {
     /// Commands of an iteration.
-    pub(super) fn step(&self, iteration: u64) -> &StepCommands {
+    pub(in crate::exec) fn step(&self, iteration: u64) -> &StepCommands {
         &self.period[(iteration % self.period.len() as u64) as usize]
     }
 
@@ -169,7 +169,7 @@ impl CommandOutline {
     }
 
     /// Returns the error for a fault that any operation of these iterations may have caused.
-    pub(super) fn late(&self, fault: String, mut at: Vec<LabeledSpan>, iterations: Range<u64>) -> ExecError {
+    pub(in crate::exec) fn late(&self, fault: String, mut at: Vec<LabeledSpan>, iterations: Range<u64>) -> ExecError {
         let mut seen: BTreeMap<SrcSpan, &'static str> = BTreeMap::new();
         let mut count = 0;
         for iteration in iterations.clone() {
@@ -203,7 +203,7 @@ impl CommandOutline {
 }
 
 /// The part of the error of a hang that one rank of this process reports.
-pub(super) struct RankReport {
+pub(in crate::exec) struct RankReport {
     pub rank: u32,
     pub outline: CommandOutline,
     /// Snapshot of the rank; `None` if the rank completed its iterations or did not answer.
@@ -213,7 +213,7 @@ pub(super) struct RankReport {
 }
 
 /// Builds the error of a hang from the reports of all ranks of this process.
-pub(super) fn error(ranks: &[RankReport]) -> ExecError {
+pub(in crate::exec) fn error(ranks: &[RankReport]) -> ExecError {
     let several = ranks.len() > 1;
     let snapshots = ranks.iter().filter_map(|rank| rank.snapshot.as_ref());
     let iteration = snapshots.clone().map(|snapshot| snapshot.iteration).min().unwrap_or(0);

@@ -6,9 +6,9 @@
 //! measured.
 
 use crate::base::Nanos;
+use crate::exec::failure::error::ExecError;
+use crate::exec::run::session::{Session, clock_jump, device};
 
-use super::error::ExecError;
-use super::session::{Session, clock_jump, device};
 use super::trace::{Moment, Trace};
 
 /// Samples per window. Each takes about 20 µs on a GPU.
@@ -25,7 +25,7 @@ const STAMP_TIMEOUT: Nanos = Nanos(1_000_000_000);
 const DRIFT: f64 = 5e-4;
 
 /// Stamps that a session needs for its clock: one before a pass, one after it, and one for all other samples.
-pub(super) const STAMPS: u32 = 3;
+pub(in crate::exec) const STAMPS: u32 = 3;
 
 /// A stamp, with the host's clock read before and after it.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ struct ClockSample {
 
 /// Interval of the host's clock in which a stamp was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct StampWindow {
+pub(in crate::exec) struct StampWindow {
     low: Nanos,
     high: Nanos,
 }
@@ -83,7 +83,7 @@ impl Alignment {
 
 /// The host's time of observed iterations, collected during a pass.
 #[derive(Debug)]
-pub(super) enum ClockReadings {
+pub(in crate::exec) enum ClockReadings {
     /// No other rank is compared with this one, or its clock cannot be aligned.
     None,
     /// Stamps already use the host's clock.

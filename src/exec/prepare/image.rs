@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Around, DType, GroupId, Nanos, OpId, Space, SrcSpan, StreamId};
+use crate::exec::failure::error::ExecError;
 use crate::model::{MemoryKind, OpKind};
 use crate::ops::init::Init;
 use crate::ops::{Category, Collective, Launch, Spec};
 use crate::schedule::{Command, Lane, Predecessors};
 
-use super::error::ExecError;
 use super::rank_schedule::RankSchedule;
 
 /// The resources that a backend creates for one rank before a run.
@@ -51,14 +51,14 @@ pub struct Image {
 
 impl Image {
     /// Adds an internal operation's spec, which has no source location, and returns its number.
-    pub(super) fn add_work(&mut self, spec: Spec) -> u32 {
+    pub(in crate::exec) fn add_work(&mut self, spec: Spec) -> u32 {
         let launches = spec.launch().into();
         self.works.push(LoweredSpec { spec: Arc::new(spec), launches, span: SrcSpan::default() });
         self.works.len() as u32 - 1
     }
 
     /// Adds an internal operation on a lane with these operands, and returns its number.
-    pub(super) fn add_op(&mut self, work: u32, lane: u32, operands: impl IntoIterator<Item = Address>) -> u32 {
+    pub(in crate::exec) fn add_op(&mut self, work: u32, lane: u32, operands: impl IntoIterator<Item = Address>) -> u32 {
         let first = self.addresses.len() as u32;
         self.addresses.extend(operands);
         let (comm, crossing, span) = (NO_COMM, NO_CROSSING, SrcSpan::default());

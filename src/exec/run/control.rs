@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::base::{computing, stage};
-
-use super::error::ExecError;
+use crate::exec::failure::error::ExecError;
 
 /// Callback for a thread that does not return from a call: reports the error, and may end the process.
 struct NoReturnHandler(Box<dyn Fn(&ExecError) + Send + Sync>);
@@ -32,7 +31,7 @@ pub struct Control {
     /// Set once iterations have begun, so that there may be samples to keep.
     begun: AtomicBool,
     /// Set once a rank has failed; the other ranks then end too.
-    pub(super) failed: Arc<AtomicBool>,
+    pub(in crate::exec) failed: Arc<AtomicBool>,
     /// Index, among the ranks of this process, of the rank that failed first; [`u32::MAX`] if none did.
     first: AtomicU32,
     leave: OnceLock<NoReturnHandler>,
@@ -106,7 +105,7 @@ impl Control {
     }
 
     /// True if this process received a request to stop.
-    pub(super) fn stop_requested(&self) -> bool {
+    pub(in crate::exec) fn stop_requested(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
@@ -121,7 +120,7 @@ impl Control {
     }
 
     /// Records that all processes agree to stop.
-    pub(super) fn agree(&self) {
+    pub(in crate::exec) fn agree(&self) {
         self.agreed.store(true, Ordering::Relaxed);
     }
 
@@ -133,14 +132,14 @@ impl Control {
     }
 
     /// Calls the callback of [`Control::on_unresponsive`]. Returns false if there is none.
-    pub(super) fn leave(&self, error: &ExecError) -> bool {
+    pub(in crate::exec) fn leave(&self, error: &ExecError) -> bool {
         let leave = self.leave.get();
         leave.iter().for_each(|leave| (leave.0)(error));
         leave.is_some()
     }
 
     /// Records that a watchdog begins (`on`) or ends watching a phase.
-    pub(super) fn set_watched(&self, on: bool) {
+    pub(in crate::exec) fn set_watched(&self, on: bool) {
         match on {
             true => self.watched.fetch_add(1, Ordering::Relaxed),
             false => self.watched.fetch_sub(1, Ordering::Relaxed),
@@ -148,34 +147,34 @@ impl Control {
     }
 
     /// True if a watchdog watches a phase.
-    pub(super) fn is_watched(&self) -> bool {
+    pub(in crate::exec) fn is_watched(&self) -> bool {
         self.watched.load(Ordering::Relaxed) > 0
     }
 
     /// Records the failure of a rank, given its index among the ranks of this process.
-    pub(super) fn fail(&self, index: u32) {
+    pub(in crate::exec) fn fail(&self, index: u32) {
         if !self.failed.swap(true, Ordering::AcqRel) {
             self.first.store(index, Ordering::Release);
         }
     }
 
     /// True if a rank has failed in this phase.
-    pub(super) fn has_failed(&self) -> bool {
+    pub(in crate::exec) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 
     /// Index of the rank that failed first; [`u32::MAX`] as `usize` if none did.
-    pub(super) fn first_failed(&self) -> usize {
+    pub(in crate::exec) fn first_failed(&self) -> usize {
         self.first.load(Ordering::Acquire) as usize
     }
 
     /// Records that iterations begin.
-    pub(super) fn begin_iterations(&self) {
+    pub(in crate::exec) fn begin_iterations(&self) {
         self.begun.store(true, Ordering::Relaxed);
     }
 
     /// Clears the failures of the last phase. Called before ranks begin a phase.
-    pub(super) fn begin(&self) {
+    pub(in crate::exec) fn begin(&self) {
         self.first.store(u32::MAX, Ordering::Release);
         self.failed.store(false, Ordering::Release);
     }

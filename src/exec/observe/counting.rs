@@ -2,12 +2,12 @@
 //! and the device counts while a chosen one runs.
 
 use crate::base::OpId;
+use crate::exec::failure::error::ExecError;
+use crate::exec::ranks::Ranks;
+use crate::exec::run::control::Control;
+use crate::exec::run::session::{LaunchMode, Session, device};
 
-use super::control::Control;
 use super::counters::{CountedOperation, Counters};
-use super::error::ExecError;
-use super::ranks::Ranks;
-use super::session::{LaunchMode, Session, device};
 
 /// Maximum number of times that an operation runs until all of its metrics are counted.
 const MAX_PASSES: u64 = 64;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::error::ExecError;
+use crate::exec::failure::error::ExecError;
+use crate::exec::observe::Timing;
+use crate::exec::run::session::{Session, device};
+
 use super::image::ImageCommand;
-use super::observe::Timing;
-use super::prepare::{CommandOutline, LoweredSchedule};
-use super::session::{Session, device};
+use super::{CommandOutline, LoweredSchedule};
 
 impl Session {
     /// Captures the graphs of the period. Fails if the device refuses a capture; the session can still launch streams.
@@ -23,7 +24,7 @@ impl Session {
 
     /// Captures the graph of an iteration of the period and returns its number. `observed` is the method of timing
     /// operations; `None` for a graph that is not observed.
-    pub(super) fn capture_step(&mut self, index: usize, observed: Option<Timing>) -> Result<u32, ExecError> {
+    pub(in crate::exec) fn capture_step(&mut self, index: usize, observed: Option<Timing>) -> Result<u32, ExecError> {
         let stamp_lane = self.stamp_lane(index);
         self.driver.begin_capture(stamp_lane).map_err(device)?;
         let issued = self.fork(index, stamp_lane).and_then(|()| self.commands(index, observed, true));

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use miette::LabeledSpan;
 
 use crate::base::parallel;
+use crate::exec::driver::Fault;
+use crate::exec::prepare::CommandOutline;
+use crate::exec::run::control::Control;
 
-use super::control::Control;
-use super::driver::Fault;
 use super::error::ExecError;
 use super::hang::listed;
-use super::prepare::CommandOutline;
 
 /// Interval between two checks.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -44,7 +44,7 @@ pub trait CommMonitor: Send + Sync {
 
 /// Progress of a rank's thread, read by the watchdog and by other ranks.
 #[derive(Debug, Default)]
-pub(super) struct RankProgress {
+pub(in crate::exec) struct RankProgress {
     /// Number of steps that the thread has made, by which the watchdog sees progress.
     count: AtomicU64,
     /// The operation being issued, plus one; 0 if none is.
@@ -117,7 +117,7 @@ impl RankProgress {
 }
 
 /// A rank that the watchdog watches.
-pub(super) struct Watched {
+pub(in crate::exec) struct Watched {
     pub rank: u32,
     pub outline: CommandOutline,
     pub progress: Arc<RankProgress>,
@@ -126,7 +126,7 @@ pub(super) struct Watched {
 
 /// Watches ranks until `end` is closed and returns the error that it found; `None` without one. `lost` returns the error of
 /// another process that has ended.
-pub(super) fn watch(
+pub(in crate::exec) fn watch(
     ranks: &[Watched],
     control: &Control,
     end: &Receiver<()>,
