@@ -2,8 +2,8 @@
 
 use crate::base::Nanos;
 use crate::measure::record::{RankRecord, RunRecord};
-use crate::report::common_clock::shifts;
-use crate::report::counters::counters as of_rank;
+use crate::report::traces::common_clock::shifts;
+use crate::report::traces::counters::counters as of_rank;
 use crate::report::variant::{named, rank_name};
 
 use super::chart::{round, time};

@@ -23,7 +23,7 @@ mod times;
 use serde::Serialize;
 use serde::ser::{SerializeSeq, SerializeStruct, Serializer};
 
-use super::operations::shortened;
+use super::run::operations::shortened;
 
 pub use blocks::blocks;
 pub use counters::counters;

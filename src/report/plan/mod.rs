@@ -3,6 +3,7 @@
 //! The JSON of a plan follows the schema [`SCHEMA`], which the book documents; a change visible to readers increments its number.
 //! Times are whole nanoseconds from a device profile; nothing here is measured.
 
+pub(super) mod advice;
 mod build;
 mod cases;
 mod diff;

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use crate::base::{Bytes, Flops, Nanos, counted};
 use crate::measure::record::FusionRecord;
 
-use super::super::advice;
+use super::advice;
 use super::{Iteration, Kept, Peer, PlanDocument, PlannedDependency, PlannedOperation, Slice, SlotPlan};
 
 /// Maximum width of the column of streams; a longer name shifts the rest of its line.

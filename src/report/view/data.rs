@@ -11,10 +11,10 @@ use crate::measure::record::{
     AnalysisRecord, DeviceRecord, ExpectationRecord, MetricRecord, ProgramRecord, RankRecord, RunRecord,
     SettingsRecord, SkewRecord, SourceFiles, SpanRecord, Times, Variant, Workload,
 };
-use crate::report::common_clock::{origins, shifts};
-use crate::report::counters::{Counter, counters};
 use crate::report::page::{Page, Section};
 use crate::report::picture::Gallery;
+use crate::report::traces::common_clock::{origins, shifts};
+use crate::report::traces::counters::{Counter, counters};
 
 use super::PageContent;
 

@@ -15,11 +15,12 @@ use crate::measure::ab::AbRecord;
 use crate::measure::cases::{Case, CasesHeader};
 use crate::measure::compare::{self, CompareOptions, Comparison, RunSet};
 
+use super::comparison::compare as compared;
 use super::page::{self, Page, escaped};
 use super::picture::{self, Gallery};
 use super::plan::PlanDocument;
 use super::variant::marks;
-use super::{ab, compare as compared, run};
+use super::{ab, run};
 use data::Data;
 
 const PAGE: &str = include_str!("../../../assets/view/page.html");

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::base::counted;
 use crate::measure::record::{ExpectedRecord, RunRecord};
+use crate::report::page::{Page, Section, Table};
+use crate::report::variant::variant_of;
 use indexmap::IndexSet;
-
-use super::page::{Page, Section, Table};
-use super::variant::variant_of;
 
 /// The section in a run's report: one line if all figures are normal, otherwise the figures that are not, and the first
 /// thing to check. `None` if no ranges are known.

@@ -5,14 +5,14 @@ use crate::exec::Moment;
 use crate::measure::record::RankRecord;
 
 /// Moment at which the traced iteration of each rank began, on a common clock; `None` unless known for all ranks.
-pub(super) fn origins(ranks: &[RankRecord]) -> Option<Vec<&Moment>> {
+pub(in crate::report) fn origins(ranks: &[RankRecord]) -> Option<Vec<&Moment>> {
     let origins: Option<Vec<&Moment>> = ranks.iter().map(|rank| rank.origins.last()).collect();
     origins.filter(|all| all.iter().all(|origin| origin.clock == all[0].clock))
 }
 
 /// Offsets that convert each rank's times to a common clock that starts with the earliest span. Without a common clock,
 /// the iterations of all ranks begin at the same time.
-pub(super) fn shifts(ranks: &[RankRecord]) -> Vec<Nanos> {
+pub(in crate::report) fn shifts(ranks: &[RankRecord]) -> Vec<Nanos> {
     let origins = origins(ranks);
     let zero = origins.iter().flatten().map(|origin| origin.at).min().unwrap_or(Nanos(0));
     let begins = match origins {

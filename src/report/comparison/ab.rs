@@ -5,11 +5,10 @@ use crate::measure::ab::{AbRecord, AbResult, AbSideRecord, BlockMode};
 use crate::measure::effect::Verdict;
 use crate::measure::paired::{ALARMS, MIN_ROUNDS, Paired};
 use crate::measure::scaling::RateUnit;
-
-use super::page::{Page, Section, Table, cell};
-use super::quantity::{change, changes};
-use super::run::device;
-use super::variant::{launched, marks};
+use crate::report::page::{Page, Section, Table, cell};
+use crate::report::quantity::{change, changes};
+use crate::report::run::device;
+use crate::report::variant::{launched, marks};
 
 /// The page of an A/B comparison.
 pub fn ab(record: &AbRecord) -> Page {

@@ -2,8 +2,7 @@
 
 use crate::base::{counted, json};
 use crate::measure::kernelbench::{BaselineResults, ProblemOutcome, ScoredProblem, Scores};
-
-use super::page::{ABSENT, Page, Section, Table};
+use crate::report::page::{ABSENT, Page, Section, Table};
 
 /// The speed-up factors `p` that KernelBench's analysis lists.
 const FACTORS: [f64; 6] = [0.0, 0.5, 0.8, 1.0, 1.5, 2.0];

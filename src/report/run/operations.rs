@@ -9,11 +9,11 @@ use crate::base::{Bytes, Nanos, Rate};
 use crate::measure::record::plain_name;
 use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
 use crate::measure::verdict;
+use crate::report::page::{ABSENT, Section, Table};
+use crate::report::quantity::{share_of, whole_percent};
+use crate::report::variant::{disturbed, variant_name};
 
-use super::page::{ABSENT, Section, Table};
-use super::quantity::{share_of, whole_percent};
 use super::slots;
-use super::variant::{disturbed, variant_name};
 
 /// Maximum number of rows.
 const ROWS: usize = 16;
@@ -72,7 +72,7 @@ fn split_place(place: &str) -> (&str, &str) {
 }
 
 /// Returns the text, or its beginning and `…`, in at most this many characters.
-pub(super) fn shortened(text: &str, most: usize) -> String {
+pub(in crate::report) fn shortened(text: &str, most: usize) -> String {
     match text.chars().count() > most {
         true => text.chars().take(most - 1).chain(['…']).collect(),
         false => text.to_owned(),

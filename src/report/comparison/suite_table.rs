@@ -6,9 +6,10 @@ use crate::base::units;
 use crate::config::{SuiteTable, TableCell, TableColumn};
 use crate::measure::cases::{Case, Status};
 use crate::measure::record::{RunRecord, Times};
+use crate::report::page::{Table, cell};
+use crate::report::tables::csv;
 
 use super::cases::worst;
-use super::page::{Table, cell};
 
 #[derive(Clone, Debug, PartialEq)]
 enum CellValue {
@@ -67,7 +68,7 @@ pub fn table_csv(declared: &SuiteTable, cases: &[&Case]) -> String {
         .iter()
         .map(|row| row.iter().map(|value| value.as_ref().map(CellValue::exact).unwrap_or_default()).collect())
         .collect();
-    super::csv::written(&names, rows.iter().map(|row| row.iter().map(String::as_str).collect()))
+    csv::written(&names, rows.iter().map(|row| row.iter().map(String::as_str).collect()))
 }
 
 /// The cells of each row, in the order of the cases; `None` for a cell without a value.

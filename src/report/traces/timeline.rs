@@ -2,10 +2,10 @@
 
 use crate::base::Nanos;
 use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
+use crate::report::page::{Page, Section};
+use crate::report::variant::{rank_name, variant_name};
 
 use super::common_clock::shifts;
-use super::page::{Page, Section};
-use super::variant::{rank_name, variant_name};
 
 /// Letters of kinds of operations.
 const LETTERS: [(&str, char); 9] = [

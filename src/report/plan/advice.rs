@@ -1,9 +1,8 @@
 //! Advice from the plan, in the reports of runs and in plans.
 
 use crate::measure::record::{AdviceRecord, RunRecord};
+use crate::report::page::Section;
 use crate::schedule::often;
-
-use super::page::Section;
 
 /// Number of findings that the report of a run shows.
 const SHOWN: usize = 3;

@@ -5,10 +5,9 @@ use crate::measure::compare::{
     CaseComparison, Comparison, Difference, MetricRow, OperationRow, SideComparison, SideSummary, UnmatchedCase,
 };
 use crate::measure::effect::Verdict;
-
-use super::operations::hidden_kinds;
-use super::page::{BarChart, Check, Outcome, Page, Section, Table, cell};
-use super::quantity::{change, changes, quantity, whole_percent};
+use crate::report::page::{BarChart, Check, Outcome, Page, Section, Table, cell};
+use crate::report::quantity::{change, changes, quantity, whole_percent};
+use crate::report::run::operations::hidden_kinds;
 
 /// Maximum number of operations listed for a case.
 const OPERATIONS: usize = 16;
@@ -168,7 +167,7 @@ fn threshold(row: &MetricRow) -> String {
 }
 
 /// `simulated`, or `simulated against measured`; `None` if both sides were measured.
-pub(super) fn figures(pair: &CaseComparison) -> Option<String> {
+pub(in crate::report) fn figures(pair: &CaseComparison) -> Option<String> {
     match (pair.base_figures.as_str(), pair.other_figures.as_str()) {
         ("measured", "measured") => None,
         (base, other) if base == other => Some(base.to_owned()),

@@ -4,11 +4,11 @@ use crate::base::{Nanos, counted};
 use crate::measure::record::plain_name;
 use crate::measure::record::{AnalysisRecord, OperationRecord, QueueWaitRecord, RankRecord, RunRecord, Variant};
 use crate::measure::verdict;
+use crate::report::page::{Page, Section, Table, cell};
+use crate::report::quantity::share_of as share;
+use crate::report::variant::{disturbed, shown, variant_name};
 
 use super::operations::{OperationGroup, groups};
-use super::page::{Page, Section, Table, cell};
-use super::quantity::share_of as share;
-use super::variant::{disturbed, shown, variant_name};
 
 /// Number of categories that are listed.
 const MAX_CATEGORIES: usize = 3;

@@ -15,7 +15,7 @@ pub fn csv(record: &RunRecord) -> String {
 }
 
 /// Rows as CSV with the columns of all of them, in the order in which they first appear.
-pub(super) fn united(rows: &[IndexMap<String, String>]) -> String {
+pub(in crate::report) fn united(rows: &[IndexMap<String, String>]) -> String {
     let columns: IndexSet<&str> = rows.iter().flat_map(IndexMap::keys).map(String::as_str).collect();
     let columns: Vec<&str> = columns.into_iter().collect();
     let values = rows.iter().map(|row| columns.iter().map(|name| row.get(*name).map_or("", String::as_str)).collect());
@@ -23,7 +23,7 @@ pub(super) fn united(rows: &[IndexMap<String, String>]) -> String {
 }
 
 /// A table as CSV; empty if it has no columns.
-pub(super) fn written<'a>(columns: &[&str], rows: impl Iterator<Item = Vec<&'a str>>) -> String {
+pub(in crate::report) fn written<'a>(columns: &[&str], rows: impl Iterator<Item = Vec<&'a str>>) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     if !columns.is_empty() {
         let written = writer.write_record(columns.iter().map(|name| cell(name).into_owned()));
@@ -48,7 +48,7 @@ fn cell(value: &str) -> Cow<'_, str> {
 }
 
 /// The columns of a variant with their values.
-pub(super) fn row(record: &RunRecord, variant: &Variant) -> Vec<(String, String)> {
+pub(in crate::report) fn row(record: &RunRecord, variant: &Variant) -> Vec<(String, String)> {
     let mut row: Vec<(String, String)> = Vec::new();
     let mut add = |name: &str, value: String| row.push((name.to_owned(), value));
     add("workload", record.workload.name.clone());

@@ -5,10 +5,10 @@ use crate::measure::cases::{Case, CasesHeader};
 use crate::measure::pace::Pace;
 use crate::measure::scaling;
 use crate::measure::search::{SearchResult, TriedPoint};
+use crate::report::page::{Page, Section, Table, cell};
+use crate::report::quantity::{change, changes};
 
 use super::cases::CaseColumns;
-use super::page::{Page, Section, Table, cell};
-use super::quantity::{change, changes};
 use super::sweep::axes;
 
 /// Number of points that are shown.

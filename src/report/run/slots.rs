@@ -2,9 +2,8 @@
 
 use crate::base::Nanos;
 use crate::measure::record::{OverSlots, RankRecord, RunRecord, Times, Variant};
-
-use super::page::{Section, Table};
-use super::variant::variant_name;
+use crate::report::page::{Section, Table};
+use crate::report::variant::variant_name;
 
 /// Relative difference up to which figures of slots count as equal, since equal slots differ by noise.
 const EQUAL_WITHIN: f64 = 0.01;

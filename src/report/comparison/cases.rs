@@ -8,10 +8,10 @@ use crate::measure::order::CaseOrder;
 use crate::measure::pace::{self, Pace};
 use crate::measure::record::{RunRecord, Times, Variant};
 use crate::measure::scaling::{self, CurvePoint, RateUnit};
+use crate::report::page::{ABSENT, BarChart, Check, Outcome, cell};
+use crate::report::variant::{launched, marks};
 
 use super::curve::rate_text;
-use super::page::{ABSENT, BarChart, Check, Outcome, cell};
-use super::variant::{launched, marks};
 
 /// Maximum number of metric columns.
 const MAX_METRICS: usize = 6;
@@ -72,7 +72,9 @@ pub fn check(header: &CasesHeader, case: &Case, figures: String) -> Check {
 }
 
 /// Each variant of the measured cases, with the ending of its name: `, as a graph` if the case has several.
-pub(super) fn variants<'a>(cases: &[&'a Case]) -> impl Iterator<Item = (&'a Case, String, &'a RunRecord, &'a Variant)> {
+pub(in crate::report) fn variants<'a>(
+    cases: &[&'a Case],
+) -> impl Iterator<Item = (&'a Case, String, &'a RunRecord, &'a Variant)> {
     let measured = cases.iter().filter_map(|case| Some((*case, case.record.as_deref()?)));
     measured.flat_map(|(case, record)| {
         let several = record.variants.len() > 1;

@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 
 use crate::measure::cases::{Case, CasesHeader};
 use crate::measure::record::{MetricRecord, RunRecord, Variant};
+use crate::report::tables::csv;
 
 use super::suite_table;
 
@@ -14,7 +15,7 @@ pub fn cases_csv(header: &CasesHeader, cases: &[&Case]) -> String {
         return suite_table::table_csv(declared, cases);
     }
     let rows: Vec<IndexMap<String, String>> = cases.iter().flat_map(|case| rows(header, case)).collect();
-    super::csv::united(&rows)
+    csv::united(&rows)
 }
 
 fn rows(header: &CasesHeader, case: &Case) -> Vec<IndexMap<String, String>> {
@@ -54,5 +55,5 @@ fn figures(record: &RunRecord, variant: &Variant) -> Vec<(String, String)> {
         let unit = name.strip_prefix("metric.").and_then(unit).filter(|unit| !unit.is_empty());
         (unit.map_or_else(|| name.clone(), |unit| format!("{name} ({unit})")), value)
     };
-    super::csv::row(record, variant).into_iter().map(named).collect()
+    csv::row(record, variant).into_iter().map(named).collect()
 }

@@ -6,11 +6,11 @@ use crate::base::counted;
 use crate::measure::cases::{Case, CasesHeader};
 use crate::measure::pace::{self, Pace};
 use crate::measure::record::{ExpectedRecord, RunRecord, Times, Variant};
+use crate::report::page::{ABSENT, Page, Section, Table, cell, named_cells};
+use crate::report::variant::launched;
 
 use super::cases::{chart, check, reasons, records, tally};
-use super::page::{ABSENT, Page, Section, Table, cell, named_cells};
 use super::suite_table;
-use super::variant::launched;
 
 /// A suite that has run, or was read from its file of cases.
 pub struct SuiteReport<'a> {

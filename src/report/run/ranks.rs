@@ -3,11 +3,11 @@
 use crate::base::Nanos;
 use crate::measure::record::plain_name;
 use crate::measure::record::{BalanceRecord, CollectiveRecord, LateRecord, RankRecord, RunRecord, SkewRecord, Variant};
+use crate::report::page::{ABSENT, Section, Table, cell};
+use crate::report::quantity::{share_of, whole_percent};
+use crate::report::variant::{shown, variant_name};
 
 use super::operations::{groups, shortened};
-use super::page::{ABSENT, Section, Table, cell};
-use super::quantity::{share_of, whole_percent};
-use super::variant::{shown, variant_name};
 
 /// Maximum number of rows of collectives and transfers.
 const MATCHED_ROWS: usize = 8;

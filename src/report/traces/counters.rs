@@ -6,8 +6,7 @@
 
 use crate::base::Nanos;
 use crate::measure::record::{OperationRecord, RankRecord};
-
-use super::quantity::quantity;
+use crate::report::quantity::quantity;
 
 /// A value over the iteration.
 #[derive(Clone, Debug, PartialEq)]

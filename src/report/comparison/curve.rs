@@ -4,9 +4,8 @@ use crate::base::units::NamedCount;
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
 use crate::measure::pace::Pace;
 use crate::measure::scaling::{self, AxisEffect, AxisResults, Baseline, Curve, CurvePoint, Growth, Interval, RateUnit};
-
-use super::page::{Section, Table, cell};
-use super::run::percent;
+use crate::report::page::{Section, Table, cell};
+use crate::report::run::percent;
 
 /// Length of the longest bar in characters.
 const BAR: usize = 30;

@@ -7,10 +7,10 @@ use crate::measure::cases::{Case, CasesHeader};
 use crate::measure::order::CaseOrder;
 use crate::measure::pace::{self, Pace};
 use crate::measure::scaling;
+use crate::report::page::{Page, Section, Table, named_cells};
 
 use super::cases::{CaseColumns, chart, check, reasons, records, tally};
 use super::curve;
-use super::page::{Page, Section, Table, named_cells};
 
 /// Maximum number of rows; the file of cases has all cases.
 const ROWS: usize = 200;

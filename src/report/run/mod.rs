@@ -1,14 +1,22 @@
 //! The report of a run.
 
+pub(super) mod analysis;
+pub(super) mod counted;
+pub(super) mod expected;
+pub(super) mod operations;
+pub(super) mod ranks;
+pub(super) mod slots;
+pub(super) mod verification;
+
 use indexmap::IndexMap;
 
 use crate::base::{Bytes, Flops, counted};
 use crate::measure::record::{ExpectationRecord, FusionRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
 
 use super::page::{ABSENT, Check, Outcome, Page, Section, Table, cell};
+use super::plan::advice;
 use super::quantity::share_of;
 use super::variant::{disturbed, launched, shown, variant_name};
-use super::{advice, analysis, counted, expected, operations, ranks, slots, verification};
 
 /// Maximum number of rows of streams.
 const LANES: usize = 20;

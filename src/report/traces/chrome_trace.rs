@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::base::{Nanos, json};
 use crate::measure::record::{LaunchRecord, OperationRecord, RankRecord, RunRecord, SpanRecord, Variant};
+use crate::report::variant::marks;
 
 use super::common_clock::{origins, shifts};
 use super::counters::counters;
-use super::variant::marks;
 
 /// The category of arrows from an operation to one that waits for it.
 const DEPENDENCY: &str = "dependency";

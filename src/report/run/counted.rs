@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use crate::base::Bytes;
 use crate::exec::counters::{CounterValue, UnitBlocks};
 use crate::measure::record::{CountersRecord, RunRecord};
-
-use super::page::{ABSENT, Section, Table};
+use crate::report::page::{ABSENT, Section, Table};
 
 /// The sections of a record, none without `--counters`.
 pub(super) fn sections(record: &RunRecord) -> impl Iterator<Item = Section> {

@@ -3,9 +3,8 @@
 use crate::base::counted;
 use crate::measure::record::{OutputVerification, RunRecord, VariantVerification, VerificationRecord, WrongLaunch};
 use crate::ops::MISSES;
-
-use super::page::Section;
-use super::variant::launched;
+use crate::report::page::Section;
+use crate::report::variant::launched;
 
 /// Maximum number of mistakes and of violated dependencies that are shown.
 const SHOWN: usize = 16;

@@ -1,12 +1,12 @@
 //! Texts in diagrams of Mermaid.
 
 /// The text in quotation marks.
-pub(super) fn quoted(text: &str) -> String {
+pub(in crate::report) fn quoted(text: &str) -> String {
     format!("\"{}\"", escaped(text))
 }
 
 /// Writes characters with a meaning in Mermaid or HTML as character codes.
-pub(super) fn escaped(text: &str) -> String {
+pub(in crate::report) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
