@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::source::{self, Token};
 
 /// Folders with a cycle that stays: the folder, its files and subfolders in the cycle, and the reason.
-const KNOWN: [(&str, &str, &str); 9] = [
+const KNOWN: [(&str, &str, &str); 10] = [
     (
         "backend::gpu",
         "copy_units kernels lower timer",
@@ -23,8 +23,13 @@ const KNOWN: [(&str, &str, &str); 9] = [
     ),
     (
         "config",
-        "bad_ron ron_file scenario settings",
+        "error ron run values",
         "a message about an unknown field names the option that it was confused with, from the table of fields",
+    ),
+    (
+        "config::run",
+        "scenario settings",
+        "a scenario has settings, and a message about a setting names the field of a scenario",
     ),
     (
         "exec",

@@ -6,8 +6,7 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::base::units::{self, Dimension};
-
-use super::error::ConfigError;
+use crate::config::error::ConfigError;
 
 /// Unit of a share.
 const PERCENT: &str = "%";
@@ -188,7 +187,7 @@ impl QuantityRange {
 
     /// Fails unless the range has an end, and two ends that fit. `name` is the range in messages. A range of times has a
     /// unit of time.
-    pub(super) fn check(&self, name: &str, is_time: bool) -> Result<(), ConfigError> {
+    pub(in crate::config) fn check(&self, name: &str, is_time: bool) -> Result<(), ConfigError> {
         let (value, why, help) = match self.dimension() {
             Ok(Some(dimension)) if is_time && (dimension != Dimension::TIME || self.counted().is_some()) => {
                 (self.to_string(), "it is a time".to_owned(), "write a time with its unit, such as \"5ms\"")
@@ -204,7 +203,7 @@ impl QuantityRange {
     }
 
     /// The range in RON, without loss.
-    pub(super) fn ron(&self) -> String {
+    pub(in crate::config) fn ron(&self) -> String {
         let ends = [("from", &self.from), ("to", &self.to)];
         let ends = ends.into_iter().filter_map(|(name, end)| Some(format!("{name}: {}", end.as_ref()?.ron())));
         format!("({})", ends.collect::<Vec<_>>().join(", "))

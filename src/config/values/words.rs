@@ -55,7 +55,7 @@ impl<'de> Deserialize<'de> for WordList {
 }
 
 /// Reads names and their values.
-pub(super) fn by_name<'de, D: Deserializer<'de>, T: FromIterator<(String, String)>>(
+pub(in crate::config) fn by_name<'de, D: Deserializer<'de>, T: FromIterator<(String, String)>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     let pairs = deserializer.deserialize_map(Pairs(PhantomData::<Word>))?;
@@ -71,14 +71,14 @@ pub(super) fn lists_by_name<'de, D: Deserializer<'de>, T: FromIterator<(String, 
 }
 
 /// Reads names and their ranges.
-pub(super) fn ranges_by_name<'de, D: Deserializer<'de>>(
+pub(in crate::config) fn ranges_by_name<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, QuantityRange>, D::Error> {
     deserializer.deserialize_map(Pairs(PhantomData)).map(BTreeMap::from_iter)
 }
 
 /// Deserializes a list of words or numbers as texts.
-pub(super) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+pub(in crate::config) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     Ok(Vec::<Word>::deserialize(deserializer)?.into_iter().map(|word| word.0).collect())
 }
 

@@ -1,5 +1,8 @@
 //! Suites: cases that belong together, each a workload with all options of its run.
 
+pub(super) mod kernelbench;
+pub(super) mod table;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
@@ -9,15 +12,15 @@ use crate::base::Bytes;
 use crate::base::units::Dimension;
 use crate::base::{suggest, visible};
 
-use super::choices::{Effort, LaunchSetting};
 use super::error::ConfigError;
-use super::kind::RonKind;
-use super::mistakes::Mistakes;
-use super::quantity::{Quantity, QuantityRange};
-use super::ron_file;
-use super::scenario::check_setting;
-use super::suite_table::{SuiteTable, TableMistake};
-use super::words;
+use super::ron::kind::RonKind;
+use super::ron::mistakes::Mistakes;
+use super::ron::ron_file;
+use super::run::scenario::check_setting;
+use super::values::choices::{Effort, LaunchSetting};
+use super::values::quantity::{Quantity, QuantityRange};
+use super::values::words;
+use table::{SuiteTable, TableMistake};
 
 /// Help on where all fields are explained.
 const FIELDS: &str = "docs/suites.md lists the fields, and config/suites/p0.ron is a whole suite";
@@ -167,19 +170,19 @@ impl Needs {
 
 /// Suites embedded in the program.
 static EMBEDDED: [(&str, &str); 13] = [
-    ("P0", include_str!("../../config/suites/p0.ron")),
-    ("P1", include_str!("../../config/suites/p1.ron")),
-    ("P2", include_str!("../../config/suites/p2.ron")),
-    ("P3", include_str!("../../config/suites/p3.ron")),
-    ("all", include_str!("../../config/suites/all.ron")),
-    ("smoke", include_str!("../../config/suites/smoke.ron")),
-    ("latency", include_str!("../../config/suites/latency.ron")),
-    ("copies", include_str!("../../config/suites/copies.ron")),
-    ("collectives", include_str!("../../config/suites/collectives.ron")),
-    ("training", include_str!("../../config/suites/training.ron")),
-    ("inference", include_str!("../../config/suites/inference.ron")),
-    ("attention-sweep", include_str!("../../config/suites/attention-sweep.ron")),
-    ("transformer-sweep", include_str!("../../config/suites/transformer-sweep.ron")),
+    ("P0", include_str!("../../../config/suites/p0.ron")),
+    ("P1", include_str!("../../../config/suites/p1.ron")),
+    ("P2", include_str!("../../../config/suites/p2.ron")),
+    ("P3", include_str!("../../../config/suites/p3.ron")),
+    ("all", include_str!("../../../config/suites/all.ron")),
+    ("smoke", include_str!("../../../config/suites/smoke.ron")),
+    ("latency", include_str!("../../../config/suites/latency.ron")),
+    ("copies", include_str!("../../../config/suites/copies.ron")),
+    ("collectives", include_str!("../../../config/suites/collectives.ron")),
+    ("training", include_str!("../../../config/suites/training.ron")),
+    ("inference", include_str!("../../../config/suites/inference.ron")),
+    ("attention-sweep", include_str!("../../../config/suites/attention-sweep.ron")),
+    ("transformer-sweep", include_str!("../../../config/suites/transformer-sweep.ron")),
 ];
 
 impl SuiteFile {

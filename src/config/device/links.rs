@@ -4,11 +4,11 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::base::{suggest, visible};
+use crate::config::error::ConfigError;
+use crate::config::ron::mistakes::Mistakes;
+use crate::config::ron::ron_file;
 
-use super::error::ConfigError;
 use super::figure::{FigureUnit, SourcedFigure};
-use super::mistakes::Mistakes;
-use super::ron_file;
 
 /// The links of devices in nodes of equal size. Times in nanoseconds, rates in bytes per second.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -94,8 +94,8 @@ pub struct CollectiveTimes {
 
 /// Links embedded in the program.
 static EMBEDDED: [(&str, &str); 2] = [
-    ("hgx_h200", include_str!("../../config/topologies/hgx_h200.ron")),
-    ("mi300x", include_str!("../../config/topologies/mi300x.ron")),
+    ("hgx_h200", include_str!("../../../config/topologies/hgx_h200.ron")),
+    ("mi300x", include_str!("../../../config/topologies/mi300x.ron")),
 ];
 
 impl Links {
@@ -136,7 +136,7 @@ impl Links {
     }
 
     /// Deserializes links given by the name of embedded ones.
-    pub(super) fn by_name<'de, D: Deserializer<'de>>(from: D) -> Result<Links, D::Error> {
+    pub(in crate::config) fn by_name<'de, D: Deserializer<'de>>(from: D) -> Result<Links, D::Error> {
         let name = String::deserialize(from)?;
         Links::named(&name).map_err(D::Error::custom)
     }

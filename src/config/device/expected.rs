@@ -8,11 +8,10 @@ use serde::Deserialize;
 use crate::base::named::named;
 use crate::base::units::{self, Dimension};
 use crate::base::{suggest, visible};
-
-use super::error::ConfigError;
-use super::mistakes::Mistakes;
-use super::quantity::QuantityRange;
-use super::ron_file;
+use crate::config::error::ConfigError;
+use crate::config::ron::mistakes::Mistakes;
+use crate::config::ron::ron_file;
+use crate::config::values::quantity::QuantityRange;
 
 /// Help on where all fields are explained.
 const FIELDS: &str = "docs/suites.md lists the fields, and config/expected/h200.ron is a whole file";
@@ -145,8 +144,8 @@ pub struct NormalRange {
 
 /// Files embedded in the program: name, text, and the ranges as soon as the text was read. Each case of a sweep needs them.
 static EMBEDDED: [(&str, &str, OnceLock<Expected>); 2] = [
-    ("h200.ron", include_str!("../../config/expected/h200.ron"), OnceLock::new()),
-    ("mi300x.ron", include_str!("../../config/expected/mi300x.ron"), OnceLock::new()),
+    ("h200.ron", include_str!("../../../config/expected/h200.ron"), OnceLock::new()),
+    ("mi300x.ron", include_str!("../../../config/expected/mi300x.ron"), OnceLock::new()),
 ];
 
 impl Expected {

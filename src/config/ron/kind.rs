@@ -47,11 +47,11 @@ mod tests {
     #[test]
     fn fields_tell_the_kind() {
         let files = [
-            (include_str!("../../config/devices/h200.ron"), RonKind::Profile),
-            (include_str!("../../config/topologies/mi300x.ron"), RonKind::Topology),
-            (include_str!("../../config/expected/h200.ron"), RonKind::Ranges),
-            (include_str!("../../config/suites/smoke.ron"), RonKind::Suite),
-            (include_str!("../../config/scenarios/moe_h200.ron"), RonKind::Scenario),
+            (include_str!("../../../config/devices/h200.ron"), RonKind::Profile),
+            (include_str!("../../../config/topologies/mi300x.ron"), RonKind::Topology),
+            (include_str!("../../../config/expected/h200.ron"), RonKind::Ranges),
+            (include_str!("../../../config/suites/smoke.ron"), RonKind::Suite),
+            (include_str!("../../../config/scenarios/moe_h200.ron"), RonKind::Scenario),
             ("(library: [\".\"])", RonKind::Project),
             ("(devices: [\"A\"], ranges: [(bytes: 1 2)])", RonKind::Ranges),
             ("(efort: quick)", RonKind::Scenario),

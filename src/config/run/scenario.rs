@@ -9,16 +9,16 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 
 use crate::base::shell;
-
-use super::choices::{
+use crate::config::error::ConfigError;
+use crate::config::ron::mistakes::Mistakes;
+use crate::config::ron::ron_file;
+use crate::config::values::choices::{
     BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting,
     SyncSetting,
 };
-use super::error::ConfigError;
-use super::field::{self, FieldValue};
-use super::mistakes::Mistakes;
-use super::quantity::QuantityRange;
-use super::ron_file;
+use crate::config::values::field::{self, FieldValue};
+use crate::config::values::quantity::QuantityRange;
+
 use super::settings::Settings;
 use super::variables;
 

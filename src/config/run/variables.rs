@@ -186,7 +186,7 @@ pub fn allowed() -> impl Iterator<Item = &'static str> {
 }
 
 /// Checks that a file can set the variable to the value. The error continues a sentence about the variable.
-pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
+pub(in crate::config) fn check(name: &str, value: &str) -> Result<(), String> {
     let found = [CUDA, ROCM, COLLECTIVES].into_iter().flatten().find(|(known, _)| *known == name);
     let Some((_, form)) = found else { return Err("which is not on the list of variables that a file may set".into()) };
     form.check(value)

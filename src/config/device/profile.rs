@@ -6,12 +6,12 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use crate::base::visible;
+use crate::config::error::ConfigError;
+use crate::config::ron::mistakes::Mistakes;
+use crate::config::ron::ron_file;
 
-use super::error::ConfigError;
 use super::figure::{FigureUnit, SourcedFigure};
 use super::links::Links;
-use super::mistakes::Mistakes;
-use super::ron_file;
 
 /// The properties of a device for the simulator and the cost model. Times in nanoseconds, rates per second, sizes in
 /// bytes.
@@ -291,11 +291,11 @@ impl CopyEngines {
 
 /// Profiles embedded in the program: name, text, and the profile as soon as the text was read. Runs and reports need it several times.
 static EMBEDDED: [(&str, &str, OnceLock<Profile>); 5] = [
-    ("h100", include_str!("../../config/devices/h100.ron"), OnceLock::new()),
-    ("h200", include_str!("../../config/devices/h200.ron"), OnceLock::new()),
-    ("mi300x", include_str!("../../config/devices/mi300x.ron"), OnceLock::new()),
-    ("mi325x", include_str!("../../config/devices/mi325x.ron"), OnceLock::new()),
-    ("mi355x", include_str!("../../config/devices/mi355x.ron"), OnceLock::new()),
+    ("h100", include_str!("../../../config/devices/h100.ron"), OnceLock::new()),
+    ("h200", include_str!("../../../config/devices/h200.ron"), OnceLock::new()),
+    ("mi300x", include_str!("../../../config/devices/mi300x.ron"), OnceLock::new()),
+    ("mi325x", include_str!("../../../config/devices/mi325x.ron"), OnceLock::new()),
+    ("mi355x", include_str!("../../../config/devices/mi355x.ron"), OnceLock::new()),
 ];
 
 impl Profile {

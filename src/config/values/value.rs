@@ -20,7 +20,7 @@ pub struct EffortPlan {
 }
 
 /// The type of a setting.
-pub(super) trait SettingValue: Sized {
+pub(in crate::config) trait SettingValue: Sized {
     /// The representation in RON.
     type Repr: DeserializeOwned + Clone;
 
@@ -35,7 +35,7 @@ pub(super) trait SettingValue: Sized {
 }
 
 /// Reason why a setting cannot have a value.
-pub(super) struct InvalidValue {
+pub(in crate::config) struct InvalidValue {
     /// The part of the setting that is wrong, such as `.warmup`; empty for all of it.
     pub part: &'static str,
     pub value: String,
@@ -81,14 +81,14 @@ numbers!(u32, u64, usize);
 /// A type whose values RON holds as they are.
 macro_rules! as_written {
     ($type:ty, $words:expr, $value:ident => $text:expr) => {
-        impl $crate::config::value::SettingValue for $type {
+        impl $crate::config::values::value::SettingValue for $type {
             type Repr = $type;
             const WORDS: &[&str] = $words;
 
             fn read(
                 written: $type,
                 _: Option<std::ops::RangeInclusive<u64>>,
-            ) -> Result<$type, $crate::config::value::InvalidValue> {
+            ) -> Result<$type, $crate::config::values::value::InvalidValue> {
                 Ok(written)
             }
 

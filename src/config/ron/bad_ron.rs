@@ -6,10 +6,9 @@ use ron::Error;
 use ron::error::Position;
 
 use crate::base::suggest;
-
-use super::error::ConfigError;
-use super::scenario::{FIELDS, Field, OPTIONS_WITHOUT_FIELD};
-use super::settings::SETTINGS;
+use crate::config::error::ConfigError;
+use crate::config::run::scenario::{FIELDS, Field, OPTIONS_WITHOUT_FIELD};
+use crate::config::run::settings::SETTINGS;
 
 /// Returns the message for an error in a RON text, and the label for its location. `field` is the field whose value is
 /// read; `None` outside of fields. `shown` is the text at the location; `is_cut` is true if it is a value of which only
@@ -186,7 +185,7 @@ fn corrected(error: &Error, field: Option<&str>, token: &str) -> Option<String> 
 }
 
 /// Describes a RON error without names from this program's source code.
-pub(super) fn explain(error: &Error) -> String {
+pub(in crate::config) fn explain(error: &Error) -> String {
     use Error::*;
     match error {
         NoSuchStructField { found, .. } => format!("there is no field `{found}`"),

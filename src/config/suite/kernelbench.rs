@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::choices::LaunchSetting;
-use super::error::ConfigError;
-use super::ron_file;
-use super::suite::SuiteCase;
+use crate::config::error::ConfigError;
+use crate::config::ron::ron_file;
+use crate::config::values::choices::LaunchSetting;
+
+use super::SuiteCase;
 
 /// Folder of the workloads in the library.
 const FOLDER: &str = "kernelbench";
@@ -45,7 +46,7 @@ pub struct Problem {
 
 /// The levels embedded in the program.
 const EMBEDDED: [&str; 2] =
-    [include_str!("../../config/kernelbench/level1.ron"), include_str!("../../config/kernelbench/level2.ron")];
+    [include_str!("../../../config/kernelbench/level1.ron"), include_str!("../../../config/kernelbench/level2.ron")];
 
 impl Level {
     /// Number of levels.

@@ -10,7 +10,7 @@ use super::quantity::QuantityRange;
 use super::words;
 
 /// The type of a field.
-pub(super) trait FieldValue: DeserializeOwned {
+pub(in crate::config) trait FieldValue: DeserializeOwned {
     /// Name of the type in messages and documentation.
     const FORM: &str;
 
@@ -30,7 +30,7 @@ pub(super) trait FieldValue: DeserializeOwned {
 }
 
 /// Deserializes the value of a field.
-pub(super) fn read<'de, T: FieldValue, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+pub(in crate::config) fn read<'de, T: FieldValue, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     T::read(deserializer)
 }
 
@@ -98,16 +98,16 @@ impl FieldValue for bool {
 /// An optional field whose type is that of a setting too.
 macro_rules! optional {
     ($type:ty, $form:literal) => {
-        impl $crate::config::field::FieldValue for Option<$type> {
+        impl $crate::config::values::field::FieldValue for Option<$type> {
             const FORM: &str = $form;
-            const WORDS: &[&str] = <$type as $crate::config::value::SettingValue>::WORDS;
+            const WORDS: &[&str] = <$type as $crate::config::values::value::SettingValue>::WORDS;
 
             fn values(&self) -> Vec<String> {
-                self.iter().map($crate::config::value::SettingValue::text).collect()
+                self.iter().map($crate::config::values::value::SettingValue::text).collect()
             }
 
             fn ron(&self) -> Option<String> {
-                self.as_ref().map($crate::config::value::SettingValue::text)
+                self.as_ref().map($crate::config::values::value::SettingValue::text)
             }
         }
     };
@@ -116,7 +116,7 @@ macro_rules! optional {
 optional!(u32, "number");
 optional!(u64, "number");
 
-pub(super) use optional;
+pub(in crate::config) use optional;
 
 macro_rules! values_by_name {
     ($($type:ty, $form:literal, $read:path;)+) => {$(

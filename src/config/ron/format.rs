@@ -274,11 +274,11 @@ mod tests {
 
     #[test]
     fn shipped_suites_keep_their_meaning() {
-        for name in super::super::SuiteFile::names() {
-            let (name, text) = super::super::SuiteFile::text(name).unwrap();
+        for name in crate::config::SuiteFile::names() {
+            let (name, text) = crate::config::SuiteFile::text(name).unwrap();
             let formatted = format_ron(text).unwrap_or_else(|| panic!("{name}"));
             assert_eq!(format_ron(&formatted).unwrap(), formatted, "{name}");
-            let read = |text: &str| super::super::SuiteFile::parse(name, text).unwrap();
+            let read = |text: &str| crate::config::SuiteFile::parse(name, text).unwrap();
             assert_eq!(format!("{:?}", read(&formatted)), format!("{:?}", read(text)), "{name}");
             let comments = |text: &str| text.matches("//").count();
             assert_eq!(comments(&formatted), comments(text), "{name}");

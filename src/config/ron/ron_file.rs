@@ -10,21 +10,21 @@ use ron::Error;
 use serde::de::DeserializeOwned;
 
 use crate::base::{SourceMap, SrcSpan};
+use crate::config::error::ConfigError;
 
 use super::bad_ron::{bad_ron, offset, token};
-use super::error::ConfigError;
 use super::mistakes::{Lost, MAX_MISTAKES, Mistake, Mistakes};
 use super::places::{PlacedValue, Places};
 use super::punctuation::punctuation_mistakes;
 
 /// RON options for all files: `Some` can be left out.
-pub(super) fn options() -> ron::Options {
+pub(in crate::config) fn options() -> ron::Options {
     ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME)
 }
 
 /// Reads a text as a `T`; `None` if too little of it is valid. `file` is its name in messages, and `help` says where its
 /// fields are explained.
-pub(super) fn read<T: DeserializeOwned>(file: &str, text: &str, help: &str) -> (Option<T>, Mistakes) {
+pub(in crate::config) fn read<T: DeserializeOwned>(file: &str, text: &str, help: &str) -> (Option<T>, Mistakes) {
     let mut sources = SourceMap::new();
     // Files are far smaller than a map. Without a place, the message is still complete.
     sources.add(file, text).unwrap_or_default();
@@ -167,7 +167,7 @@ fn blank(text: &mut String, range: Range<usize>) {
 }
 
 /// The value, unless a mistake was found.
-pub(super) fn strict<T>((value, mistakes): (Option<T>, Mistakes)) -> Result<T, ConfigError> {
+pub(in crate::config) fn strict<T>((value, mistakes): (Option<T>, Mistakes)) -> Result<T, ConfigError> {
     mistakes.finish()?;
     Ok(value.expect("a text without mistakes has a value"))
 }

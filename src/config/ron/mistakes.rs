@@ -19,30 +19,30 @@ pub(super) const MAX_MISTAKES: usize = 100;
 #[error("{what}")]
 #[diagnostic(forward(what))]
 pub struct Mistake {
-    pub(super) what: Arc<dyn Diagnostic + Send + Sync>,
+    pub(in crate::config) what: Arc<dyn Diagnostic + Send + Sync>,
     #[label("{label}")]
-    pub(super) at: SrcSpan,
+    pub(in crate::config) at: SrcSpan,
     pub(super) label: String,
 }
 
 /// The mistakes of a file, in the order of its text.
 #[derive(Clone, Debug)]
 pub struct Mistakes {
-    pub(super) sources: Arc<SourceMap>,
+    pub(in crate::config) sources: Arc<SourceMap>,
     /// Places of the text's values; `None` if its brackets do not match.
     pub(super) places: Option<Places>,
     /// Entries that could not be read, so that the value lacks them.
     pub(super) lost: Vec<Lost>,
-    pub(super) all: Vec<Mistake>,
+    pub(in crate::config) all: Vec<Mistake>,
 }
 
 /// An entry that could not be read.
 #[derive(Clone, Debug)]
 pub(super) struct Lost {
     /// Offset of the start of the lost part.
-    pub(super) start: usize,
+    pub(in crate::config) start: usize,
     /// Name of the field, or of the entry of a map; `None` for an element of a list.
-    pub(super) key: Option<String>,
+    pub(in crate::config) key: Option<String>,
 }
 
 impl Lost {

@@ -8,13 +8,13 @@ use std::ops::RangeInclusive;
 use serde::Deserialize;
 
 use crate::base::{Bytes, Nanos, suggest};
+use crate::config::error::ConfigError;
+use crate::config::ron::bad_ron::explain;
+use crate::config::ron::ron_file::{self, options};
+use crate::config::values::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting};
+use crate::config::values::value::{EffortPlan, InvalidValue, SettingValue};
 
-use super::bad_ron::explain;
-use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting};
-use super::error::ConfigError;
-use super::ron_file::{self, options};
 use super::scenario::FIELDS;
-use super::value::{EffortPlan, InvalidValue, SettingValue};
 
 /// Largest number of iterations that can be expanded.
 pub const MAX_CYCLE: u64 = 4096;
@@ -113,7 +113,7 @@ impl Settings {
     }
 
     /// Checks a value that a file gives to a setting, as `--config` takes it.
-    pub(super) fn check(name: &str, value: &str) -> Result<(), ConfigError> {
+    pub(in crate::config) fn check(name: &str, value: &str) -> Result<(), ConfigError> {
         let layer = pair_layer(&format!("{name}={value}"), ValueForm::InFile)?;
         layer.mistakes().pop().map_or(Ok(()), |(_, error)| Err(error))
     }

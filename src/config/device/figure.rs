@@ -52,7 +52,7 @@ impl FigureUnit {
 
 impl SourcedFigure {
     /// The figure 1 of a profile that does not give one.
-    pub(super) fn one() -> SourcedFigure {
+    pub(in crate::config) fn one() -> SourcedFigure {
         SourcedFigure(1.0, "one: the profile does not say".to_owned())
     }
 

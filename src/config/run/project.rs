@@ -4,8 +4,8 @@ use std::path::{Component, Path};
 
 use serde::Deserialize;
 
-use super::error::ConfigError;
-use super::ron_file;
+use crate::config::error::ConfigError;
+use crate::config::ron::ron_file;
 
 /// Name of the file that makes a folder a project.
 pub const PROJECT_FILE: &str = "aorta.ron";
