@@ -7,7 +7,7 @@ use super::source::{self, Token};
 /// Folders with a cycle that stays: the folder, its files and subfolders in the cycle, and the reason.
 const KNOWN: [(&str, &str, &str); 10] = [
     (
-        "backend::gpu",
+        "backend::gpu::prepare",
         "copy_units kernels lower timer",
         "`kernels` compiles every kernel of a device, those of `copy_units` and `timer` too, which launch them",
     ),

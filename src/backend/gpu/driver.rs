@@ -15,20 +15,20 @@ use crate::exec::records::Recorded;
 use crate::exec::{CommMonitor, Driver, Fault, Health, Image};
 use crate::ops::Direction;
 
+use super::api::runtime::{Event, Graph, Stream};
+use super::api::tracer::Recorder;
 use super::api::{Api, Call};
-use super::comms::Comms;
-use super::copy_units;
-use super::flags::Flags;
-use super::gate::Gates;
-use super::host_lanes::HostLanes;
-use super::inter_process::InterProcessMemory;
-use super::kernels::Kernels;
-use super::lower::{Args, Calls, Prepared};
-use super::pageable::{CapturedUses, Pageable};
-use super::runtime::{Event, Graph, Stream};
-use super::stamps::Stamps;
-use super::timer;
-use super::tracer::Recorder;
+use super::host::lanes::HostLanes;
+use super::host::pageable::{CapturedUses, Pageable};
+use super::prepare::copy_units;
+use super::prepare::kernels::Kernels;
+use super::prepare::lower::{Args, Calls, Prepared};
+use super::prepare::timer;
+use super::ranks::comms::Comms;
+use super::ranks::flags::Flags;
+use super::ranks::inter_process::InterProcessMemory;
+use super::time::gate::Gates;
+use super::time::stamps::Stamps;
 
 /// An image that is prepared on a device.
 pub struct GpuDriver<A: Api> {

@@ -3,37 +3,12 @@
 //! Generic over [`Api`], which each vendor implements.
 
 mod api;
-pub(super) mod blas;
-mod comms;
-mod copy_units;
-mod declared;
-mod disk_cache;
+mod choose;
 mod driver;
-mod finals;
-mod flags;
-mod gate;
-mod host_lanes;
-mod host_read;
-mod host_work;
-mod inter_process;
-mod kernels;
-mod library;
-mod library_work;
-mod lower;
-mod opening;
-mod pageable;
-mod parts;
-mod peers;
-mod products;
-mod queues;
-pub(super) mod rtc;
-pub(super) mod runtime;
-pub mod stamps;
-mod streams;
-mod timer;
-mod timing;
-pub(super) mod tracer;
-mod trial;
+mod host;
+mod prepare;
+mod ranks;
+mod time;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,12 +23,16 @@ use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, QueueMap
 use crate::ops::KernelSource;
 use crate::schedule::Topology;
 
+pub use api::library_work::{EngineNumber, LibraryWork};
+pub use api::parts::UnitRange;
 pub use api::{Addresses, Api, Call, MemoryHandle, PeerAccess, SyncStep};
 use driver::GpuDriver;
-pub use library_work::{EngineNumber, LibraryWork};
-pub use parts::UnitRange;
+use prepare::{copy_units, opening, queues, timer};
+use ranks::peers;
+use time::gate;
+pub use time::stamps;
 
-pub(in crate::backend) use api::required;
+pub(in crate::backend) use api::{blas, required, rtc, runtime, tracer};
 
 /// Kernels of the executor itself, which belong to no operation.
 pub fn own_kernels() -> [Arc<KernelSource>; 5] {

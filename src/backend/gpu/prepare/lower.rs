@@ -7,16 +7,16 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::collective::{Comm, Exchange};
 use crate::backend::crossings::SyncSharing;
+use crate::backend::gpu::api::library_work::LibraryOperation;
+use crate::backend::gpu::api::runtime::{Function, Stream};
+use crate::backend::gpu::api::{Addresses, Api, SyncStep};
+use crate::backend::gpu::host::lanes::HostLanes;
+use crate::backend::gpu::ranks::peers::{self, CopyPart, PeerDevices};
 use crate::base::Space;
 use crate::exec::{Address, ExecError, Image, ImageOp, NO_COMM};
 use crate::ops::{Arg, CopyLaunch, DEFAULT_SHARED, Gemm, Kernel, Launch, MapBase, Peer, Sent, Shared, user_kernel};
 
-use super::api::{Addresses, Api, SyncStep};
-use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
-use super::library_work::LibraryOperation;
-use super::peers::{self, CopyPart, PeerDevices};
-use super::runtime::{Function, Stream};
 use super::timer;
 
 /// A driver or library call, resolved during preparation, with every argument.

@@ -7,15 +7,15 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::path::Path;
 
+use crate::backend::gpu::api::runtime::{Event, Stream};
+use crate::backend::gpu::api::{Addresses, Api, Call};
+use crate::backend::gpu::prepare::disk_cache;
+use crate::backend::gpu::prepare::lower::{Args, Calls, Context, ImageProduct, Prepared, ProductUse, Products};
 use crate::base::{Nanos, counted};
 use crate::exec::{DeviceInfo, ExecError, Fault, ImageOp};
 use crate::ops::{Arithmetic, Gemm, Launch, Matrix};
 
-use super::api::{Addresses, Api, Call};
-use super::disk_cache;
 use super::finals;
-use super::lower::{Args, Calls, Context, ImageProduct, Prepared, ProductUse, Products};
-use super::runtime::{Event, Stream};
 
 /// Number of products up to which each is timed, which takes up to 0.1 s for a product of 1 ms. A workload whose sizes
 /// are drawn has hundreds of products; then one of each class is timed, and the others take its algorithm.

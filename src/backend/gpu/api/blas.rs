@@ -10,8 +10,8 @@ use crate::base::DType;
 use crate::exec::{ExecError, Fault};
 use crate::ops::{Activation, Arithmetic, Epilogue, Gemm, Matrix, ScaleForm};
 
-use super::api::{Addresses, Call};
 use super::runtime::Stream;
+use super::{Addresses, Call};
 
 /// The library's handle, bound to a device.
 pub type Handle = *mut c_void;

@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use crate::backend::crossings::{Crossings, SyncSharing, peer_of};
+use crate::backend::gpu::api::{Api, Call, SyncStep};
 use crate::base::threads::lock;
 use crate::exec::{ExecError, Image, Peers};
 use crate::ops::{CopyLaunch, KernelSource, Launch, Peer, Sent, kernel};
 
-use super::api::{Api, Call, SyncStep};
 use super::flags::{FLAG, Flags};
 
 /// The kernel that executes steps on streams that cannot do so themselves: it raises one flag to a value, then awaits

@@ -11,13 +11,13 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::backend::gpu::api::{Api, SyncStep};
 use crate::base::threads;
 use crate::exec::{Address, ExecError, Fault, Image};
 use crate::ops::Launch;
 
-use super::api::{Api, SyncStep};
-use super::host_read::OpenFiles;
-use super::host_work::{HostWork, ThreadBuffers};
+use super::file_read::OpenFiles;
+use super::work::{HostWork, ThreadBuffers};
 
 /// Distance in bytes between the words of a lane, so that each is in a cache line of its own.
 const LINE: u64 = 128;

@@ -6,13 +6,15 @@ use std::time::Instant;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::backend::gpu::api::Api;
+use crate::backend::gpu::api::runtime::{Function, Module};
+use crate::backend::gpu::ranks::peers;
+use crate::backend::gpu::time::{gate, stamps};
 use crate::base::{Nanos, SrcSpan, parallel, stage};
 use crate::exec::{ExecError, Fault, Image};
 use crate::ops::{KernelCode, KernelSource, Launch, user_kernel};
 
-use super::api::Api;
-use super::runtime::{Function, Module};
-use super::{copy_units, disk_cache, gate, peers, stamps, timer};
+use super::{copy_units, disk_cache, timer};
 
 /// The loaded functions of kernels, by the source of the kernel.
 pub struct Kernels {

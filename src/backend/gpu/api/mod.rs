@@ -2,6 +2,13 @@
 
 #![expect(clippy::missing_safety_doc, reason = "`Api` states one contract for all unsafe methods")]
 
+pub(in crate::backend) mod blas;
+pub(super) mod library_work;
+pub(super) mod parts;
+pub(in crate::backend) mod rtc;
+pub(in crate::backend) mod runtime;
+pub(in crate::backend) mod tracer;
+
 use std::ffi::{CString, c_int, c_uint, c_void};
 use std::sync::Arc;
 
@@ -13,10 +20,10 @@ use crate::model::Priority;
 use crate::ops::{CopyLaunch, Gemm, KernelSource, TensorMap};
 use crate::schedule::Topology;
 
-use super::library_work::{EngineNumber, LibraryWork};
-use super::parts::UnitRange;
-use super::runtime::{Address, Event, Function, Graph, IpcHandle, Module, Residency, Runtime, Stream, number};
-use super::tracer::Tracer;
+use library_work::{EngineNumber, LibraryWork};
+use parts::UnitRange;
+use runtime::{Address, Event, Function, Graph, IpcHandle, Module, Residency, Runtime, Stream, number};
+use tracer::Tracer;
 
 /// Addresses of the operands of a matrix product, in device memory.
 #[derive(Clone, Copy, Debug)]

@@ -7,13 +7,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::backend::gpu::api::runtime::{Function, Stream};
+use crate::backend::gpu::api::{Api, Call};
+use crate::backend::gpu::time::gate::{self, Gates};
 use crate::exec::{ExecError, Fault, QueueMapping};
 use crate::model::Priority;
 
-use super::api::{Api, Call};
-use super::gate::{self, Gates};
 use super::kernels::{Kernels, RequestedKernel};
-use super::runtime::{Function, Stream};
 use super::timer;
 
 /// Time after which an empty kernel counts as blocked: thousands of times its duration, and less than half of the time

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use crate::backend::gpu::api::runtime::Stream;
+use crate::backend::gpu::api::{Api, Call};
 use crate::base::Nanos;
 use crate::exec::ExecError;
 
-use super::api::{Api, Call};
 use super::finals::{self, NEAR};
 use super::products::Chooser;
-use super::runtime::Stream;
 
 /// Time after which no further candidate is timed, provided that some candidate or another way has run.
 const TRIAL_BUDGET: Duration = Duration::from_secs(3);

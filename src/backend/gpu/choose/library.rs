@@ -5,16 +5,16 @@
 //! H100). A workload whose lengths are drawn has hundreds of them. So only one use of each class is timed, the others take its
 //! choice, and few engines are compiled for them.
 
+use crate::backend::gpu::api::library_work::{EngineNumber, LibraryOperation, LibraryUse, LibraryWork};
+use crate::backend::gpu::api::runtime::Stream;
+use crate::backend::gpu::api::{Api, Call};
+use crate::backend::gpu::prepare::disk_cache;
+use crate::backend::gpu::prepare::lower::{Calls, Context, Prepared, Products};
 use crate::base::{Nanos, counted};
 use crate::exec::{ExecError, Fault, ImageOp};
 use crate::ops::{CopyLaunch, Direction, Kernel, Launch};
 
-use super::api::{Api, Call};
-use super::disk_cache;
-use super::library_work::{EngineNumber, LibraryOperation, LibraryUse, LibraryWork};
-use super::lower::{Calls, Context, Prepared, Products};
 use super::products::{Chooser, StoredChoice};
-use super::runtime::Stream;
 use super::trial::{Trial, TrialResult, Way};
 
 impl StoredChoice {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::super::system;
+use crate::backend::system;
 
 /// Path of a cache file. The name is a digest of `parts`: everything that determines the content.
 pub fn path(folder: &Path, parts: &[&str], extension: &str) -> PathBuf {

@@ -4,15 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::backend::gpu::api::runtime::{Event, Function, Stream};
+use crate::backend::gpu::api::{Api, Call};
+use crate::backend::gpu::time::gate::{self, Gates};
 use crate::base::Nanos;
 use crate::exec::{ExecError, Fault, Timer};
 use crate::model::Priority;
 use crate::ops::{KernelSource, kernel};
 
-use super::api::{Api, Call};
-use super::gate::{self, Gates};
 use super::kernels::{Kernels, RequestedKernel};
-use super::runtime::{Event, Function, Stream};
 
 /// Number of pairs of stamps in a round. Together with the kernels between them, they fit into a queue.
 const PAIRS: usize = 64;

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::backend::gpu::api::runtime::{Event, Function, Stream};
+use crate::backend::gpu::api::{Api, Call};
 use crate::base::{Bytes, Nanos};
 use crate::model::Priority;
 use crate::ops::{CopyLaunch, Direction, KernelSource, Launch, kernel};
 
-use super::api::{Api, Call};
 use super::kernels::Kernels;
 use super::lower::{Calls, Prepared};
-use super::runtime::{Event, Function, Stream};
 use super::timer;
 
 /// Maximum time for which the SMs are occupied, even if the host does not release them.

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::backend::crossings::{Crossings, peer_of};
+use crate::backend::gpu::api::Api;
 use crate::backend::shared::SharedMemory;
 use crate::backend::system;
 use crate::exec::{ExecError, Fault, Image, Peers, agree};
 
-use super::api::Api;
 use super::flags::{Flags, no_memory, registered};
 use super::peers::PeerDevices;
 

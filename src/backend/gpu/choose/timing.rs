@@ -6,12 +6,12 @@
 
 use std::time::{Duration, Instant};
 
+use crate::backend::gpu::api::runtime::{Graph, Stream};
+use crate::backend::gpu::api::{Api, Call};
 use crate::base::Nanos;
 
-use super::api::{Api, Call};
 use super::finals::finalists;
 use super::products::Chooser;
-use super::runtime::{Graph, Stream};
 
 /// Number of timed runs of a candidate, after one untimed run.
 const TRIALS: usize = 5;

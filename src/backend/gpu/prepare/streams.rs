@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::backend::gpu::api::parts;
+use crate::backend::gpu::api::runtime::Stream;
+use crate::backend::gpu::api::{Api, Call};
 use crate::model::Priority;
 use crate::schedule::Lane;
-
-use super::api::{Api, Call};
-use super::parts;
-use super::runtime::Stream;
 
 /// Creates a stream for each lane, and at least one. Additional streams at the end only advance the runtime's
 /// round-robin assignment to a requested queue. The stream of a host lane keeps the order of its operations. After an

@@ -9,7 +9,7 @@ use crate::base::{DType, Dims};
 use crate::exec::{Address, ExecError};
 use crate::ops::{self, Expression, Hold, Spec, Tensor};
 
-use super::host_read::{BUFFER, FileRead, OpenFiles};
+use super::file_read::{BUFFER, FileRead, OpenFiles};
 
 /// Number of elements that a thread computes at a time, in its buffers.
 const CHUNK: usize = 512;

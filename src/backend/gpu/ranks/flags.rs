@@ -4,11 +4,10 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
+use crate::backend::gpu::api::runtime::Stream;
+use crate::backend::gpu::api::{Api, Call};
 use crate::backend::shared::SharedMemory;
 use crate::exec::{ExecError, Image};
-
-use super::api::{Api, Call};
-use super::runtime::Stream;
 
 /// Size of a flag in bytes.
 pub const FLAG: u64 = 4;

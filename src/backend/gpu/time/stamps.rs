@@ -5,11 +5,10 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::backend::gpu::api::runtime::{Function, Stream};
+use crate::backend::gpu::api::{Api, Call};
 use crate::base::Nanos;
 use crate::ops::{KernelSource, kernel};
-
-use super::api::{Api, Call};
-use super::runtime::{Function, Stream};
 
 /// The kernel that writes the device's clock.
 pub fn source() -> Arc<KernelSource> {

@@ -1,12 +1,12 @@
 //! Resources of declared kernels on an SM or compute unit, and the device's limits for them.
 
+use crate::backend::gpu::api::Api;
+use crate::backend::gpu::api::runtime::{Function, Residency, number};
 use crate::base::{Bytes, SrcSpan, counted};
 use crate::exec::ExecError;
 use crate::ops::UserKernel;
 
-use super::api::Api;
 use super::lower::Context;
-use super::runtime::{Function, Residency, number};
 
 impl<A: Api> Context<'_, A> {
     /// Fails if a declared kernel needs more threads or shared memory than a block may have on this device. A generated

@@ -4,12 +4,11 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::backend::gpu::api::runtime::{Function, Stream};
+use crate::backend::gpu::api::{Api, Call};
 use crate::base::Nanos;
 use crate::exec::{ExecError, Fault};
 use crate::ops::{KernelSource, kernel};
-
-use super::api::{Api, Call};
-use super::runtime::{Function, Stream};
 
 /// Time after which a gate opens by itself. The host issues an iteration that fits into the queues in a tenth of it. A
 /// host that waits for the device by mistake loses no more than this.
