@@ -6,8 +6,8 @@ use crate::base::{Nanos, Space};
 use crate::schedule::Topology;
 
 use super::failure::watchdog::CommMonitor;
+use super::observe::activity::ActivityLog;
 use super::observe::counters::Counters;
-use super::observe::records::Recorded;
 use super::{ExecError, Health, Image, Peers, Timer};
 
 /// A device of one vendor, or a substitute for one: CPU threads or the simulator.
@@ -270,7 +270,7 @@ pub trait Driver: Send {
 
     /// Ends the recording and returns the records of this rank. Called once all ranks of the process are idle. The
     /// error is the reason in words why there are none.
-    fn end_records(&mut self) -> Result<Recorded, String> {
+    fn end_records(&mut self) -> Result<ActivityLog, String> {
         Err("nothing was recorded".to_owned())
     }
 

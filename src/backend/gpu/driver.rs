@@ -10,8 +10,8 @@ use crate::backend::collective::{Collectives, Comm};
 use crate::backend::ranges::Ranges;
 use crate::backend::system::{self};
 use crate::base::{DType, Nanos, Space};
+use crate::exec::activity::ActivityLog;
 use crate::exec::counters::Counters;
-use crate::exec::records::Recorded;
 use crate::exec::{CommMonitor, Driver, Fault, Health, Image};
 use crate::ops::Direction;
 
@@ -168,7 +168,7 @@ impl<A: Api> Driver for GpuDriver<A> {
             self.captured_uses.add(&self.image, op)?;
         }
         let ops = match (self.observing, &self.recorder) {
-            (true, Some(_)) => &self.calls.recorded,
+            (true, Some(_)) => &self.calls.traced,
             (true, None) => &self.calls.observed,
             (false, _) => &self.calls.ops,
         };
@@ -338,7 +338,7 @@ impl<A: Api> Driver for GpuDriver<A> {
         self.recorder.iter_mut().for_each(|recorder| recorder.set_iteration(iteration));
     }
 
-    fn end_records(&mut self) -> Result<Recorded, String> {
+    fn end_records(&mut self) -> Result<ActivityLog, String> {
         let recorder = self.recorder.take().ok_or_else(|| "nothing was recorded".to_owned())?;
         self.api.make_current().map_err(|fault| fault.to_string())?;
         let mut recorded = recorder.end()?;

@@ -1,12 +1,12 @@
 //! Observed iterations: each operation runs between two stamps, or the vendor's library records it, which gives a trace.
 
+pub mod activity;
 pub(super) mod clock;
 pub mod counters;
 pub(super) mod counting;
-pub(super) mod recorded;
-pub mod records;
 pub(super) mod trace;
 pub(super) mod unit_reports;
+pub(super) mod vendor_observation;
 
 use crate::base::{LaneId, Nanos, gcd};
 

@@ -24,7 +24,7 @@ use super::driver::Backend;
 use super::failure::error::ExecError;
 use super::failure::hang;
 use super::failure::watchdog::{self, Watched};
-use super::observe::recorded::ObservedBy;
+use super::observe::vendor_observation::ObservedBy;
 use super::prepare::image::{Address, Commands, Image};
 use super::prepare::rank_schedule::RankSchedule;
 use super::prepare::{self, SessionOptions};

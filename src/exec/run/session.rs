@@ -12,7 +12,7 @@ use crate::exec::failure::error::ExecError;
 use crate::exec::failure::hang::HangSnapshot;
 use crate::exec::failure::watchdog::RankProgress;
 use crate::exec::observe::Timing;
-use crate::exec::observe::recorded::Recording;
+use crate::exec::observe::vendor_observation::Recording;
 use crate::exec::prepare::image::ImageCommand;
 use crate::exec::prepare::{CommandOutline, LoweredSchedule};
 use crate::model::Sync;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::exec::records::{Activity, Cause, GraphNode, NotedCall, Recorded};
+use crate::exec::activity::{Activity, ActivityLog, CallPurpose, GraphNode, LaunchCall};
 
 /// A vendor's recording library. A process has one, shared by the devices of all its ranks.
 pub trait Tracer: Send + Sync {
@@ -16,11 +16,11 @@ pub trait Tracer: Send + Sync {
     /// Starts recording for one more rank. The error is the reason in words.
     fn begin(&self) -> Result<(), String>;
 
-    /// Announces the cause of the calling thread's following calls; `None` for calls that are not observed.
-    fn set_cause(&self, cause: Option<Cause>);
+    /// Announces the purpose of the calling thread's following calls; `None` for calls that are not observed.
+    fn set_purpose(&self, purpose: Option<CallPurpose>);
 
     /// The calls and nodes that this rank's thread has noted since the last call.
-    fn take_notes(&self) -> (Vec<NotedCall>, Vec<GraphNode>);
+    fn take_notes(&self) -> (Vec<LaunchCall>, Vec<GraphNode>);
 
     /// Ends the recording for one rank. Returns the records of the given calls, and the number of dropped records of all
     /// ranks. The devices of all ranks are idle.
@@ -32,7 +32,7 @@ pub struct Recorder {
     tracer: Arc<dyn Tracer>,
     least: Vec<u32>,
     iteration: Option<u32>,
-    launches: Vec<NotedCall>,
+    launches: Vec<LaunchCall>,
     nodes: Vec<GraphNode>,
     ended: bool,
 }
@@ -63,21 +63,21 @@ impl Recorder {
     #[inline]
     pub fn begin_operation(&self, op: u32) {
         if let Some(iteration) = self.iteration {
-            self.tracer.set_cause(Some(Cause::Operation { iteration, op }));
+            self.tracer.set_purpose(Some(CallPurpose::Operation { iteration, op }));
         }
     }
 
     /// Announces the launch of a graph.
     pub fn begin_graph(&self) {
         if let Some(iteration) = self.iteration {
-            self.tracer.set_cause(Some(Cause::Graph { iteration }));
+            self.tracer.set_purpose(Some(CallPurpose::Graph { iteration }));
         }
     }
 
     /// Announces the launch of the kernel that holds an iteration.
     pub fn begin_gate(&self) {
         if let Some(iteration) = self.iteration {
-            self.tracer.set_cause(Some(Cause::Gate { iteration }));
+            self.tracer.set_purpose(Some(CallPurpose::Gate { iteration }));
         }
     }
 
@@ -85,17 +85,17 @@ impl Recorder {
     #[inline]
     pub fn end_calls(&self) {
         if self.iteration.is_some() {
-            self.tracer.set_cause(None);
+            self.tracer.set_purpose(None);
         }
     }
 
     /// Ends the recording and returns the records of this rank.
-    pub fn end(mut self) -> Result<Recorded, String> {
+    pub fn end(mut self) -> Result<ActivityLog, String> {
         self.ended = true;
         let calls: HashSet<u32> = self.launches.iter().map(|call| call.correlation).collect();
         let (activities, dropped) = self.tracer.end(&calls)?;
         let (launches, nodes) = (std::mem::take(&mut self.launches), std::mem::take(&mut self.nodes));
-        Ok(Recorded { launches, nodes, activities, dropped, least: std::mem::take(&mut self.least) })
+        Ok(ActivityLog { launches, nodes, activities, dropped, least: std::mem::take(&mut self.least) })
     }
 }
 

@@ -105,7 +105,7 @@ pub struct Calls<A: Api> {
     /// For each operation, first and end index of its calls in observed iterations that the vendor's library records.
     /// Copies to other ranks begin and end with an empty kernel there, since records do not show how long a stream
     /// waits for a flag.
-    pub recorded: Vec<(u32, u32)>,
+    pub traced: Vec<(u32, u32)>,
     pub calls: Vec<Prepared>,
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<ImageProduct>,
@@ -132,7 +132,7 @@ impl<A: Api> Calls<A> {
         Calls {
             ops: Vec::with_capacity(ops),
             observed: Vec::with_capacity(ops),
-            recorded: Vec::with_capacity(ops),
+            traced: Vec::with_capacity(ops),
             calls: Vec::with_capacity(ops),
             copies: Vec::new(),
             products: Vec::new(),
@@ -160,7 +160,7 @@ impl<A: Api> Calls<A> {
             let alone = op.comm != NO_COMM && image.comms[op.comm as usize].ranks.len() == 1;
             if alone { known } else { known.max(1) }
         };
-        image.ops.iter().zip(&self.recorded).map(least).collect()
+        image.ops.iter().zip(&self.traced).map(least).collect()
     }
 
     /// Ends an operation, whose calls are those from index `first` on, for all iterations alike.
@@ -168,7 +168,7 @@ impl<A: Api> Calls<A> {
         let range = (first, self.calls.len() as u32);
         self.ops.push(range);
         self.observed.push(range);
-        self.recorded.push(range);
+        self.traced.push(range);
     }
 
     /// Adds calls of one way to compute an operation, and returns their first and end index in `alternatives`.
@@ -332,7 +332,7 @@ impl<A: Api> Context<'_, A> {
                 self.peer((peer, SyncSharing::Unshared), op, &operands, &mut calls, &mut products)?;
                 calls.observed.push((first, calls.calls.len() as u32));
                 calls.calls.extend(marker);
-                calls.recorded.push((begin, calls.calls.len() as u32));
+                calls.traced.push((begin, calls.calls.len() as u32));
                 continue;
             }
             for launch in work.launches.iter() {

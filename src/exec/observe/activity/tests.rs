@@ -43,9 +43,9 @@ fn run(program: &[Planned], begin: u64) -> Run {
 }
 
 /// Records of `iterations` iterations in the order of launch, with foreign records in between.
-fn recorded(program: &[Planned], iterations: u32, graph: bool) -> (Recorded, Vec<Run>) {
+fn recorded(program: &[Planned], iterations: u32, graph: bool) -> (ActivityLog, Vec<Run>) {
     let mut recorded =
-        Recorded { least: program.iter().map(|op| op.parts.len() as u32).collect(), ..Recorded::default() };
+        ActivityLog { least: program.iter().map(|op| op.parts.len() as u32).collect(), ..ActivityLog::default() };
     let mut truth = Vec::new();
     let (mut correlation, mut begin) = (7, 1_000_000_000_000_000);
     let node = |op: usize, part: usize| 1 + (op * 8 + part) as u64;
@@ -60,9 +60,9 @@ fn recorded(program: &[Planned], iterations: u32, graph: bool) -> (Recorded, Vec
         recorded.activities.push(Activity { correlation, start: begin - 500, end: begin - 100, ..Activity::default() });
         if graph {
             correlation += 1;
-            recorded.launches.push(NotedCall { correlation, cause: Cause::Graph { iteration } });
+            recorded.launches.push(LaunchCall { correlation, purpose: CallPurpose::Graph { iteration } });
         } else {
-            recorded.launches.push(NotedCall { correlation, cause: Cause::Gate { iteration } });
+            recorded.launches.push(LaunchCall { correlation, purpose: CallPurpose::Gate { iteration } });
         }
         for (op, parts) in times.iter().enumerate() {
             for (part, &(start, end)) in parts.iter().enumerate() {
@@ -70,7 +70,7 @@ fn recorded(program: &[Planned], iterations: u32, graph: bool) -> (Recorded, Vec
                     correlation += 1;
                     recorded
                         .launches
-                        .push(NotedCall { correlation, cause: Cause::Operation { iteration, op: op as u32 } });
+                        .push(LaunchCall { correlation, purpose: CallPurpose::Operation { iteration, op: op as u32 } });
                 }
                 let node = if graph { node(op, part) } else { 0 };
                 recorded.activities.push(Activity { correlation, node, start, end, ..Activity::default() });
@@ -133,7 +133,7 @@ proptest! {
             .filter(|&index| recorded.activities[index].node > 0 || !graph)
             .filter(|&index| {
                 let correlation = recorded.activities[index].correlation;
-                recorded.launches.iter().any(|call| call.correlation == correlation && !matches!(call.cause, Cause::Gate { .. }))
+                recorded.launches.iter().any(|call| call.correlation == correlation && !matches!(call.purpose, CallPurpose::Gate { .. }))
             })
             .collect();
         let index = known[lost.index(known.len())];
@@ -174,6 +174,6 @@ proptest! {
 
 #[test]
 fn dropped_records_are_named() {
-    let recorded = Recorded { dropped: 3, ..Recorded::default() };
+    let recorded = ActivityLog { dropped: 3, ..ActivityLog::default() };
     assert_eq!(correlate(&recorded, &[]).unwrap_err(), "3 records were dropped, since its buffers were full");
 }

@@ -11,7 +11,7 @@ use super::trace::KernelLaunch;
 
 /// The purpose of a launch call. `iteration` is the number of the observed iteration within a pass, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum CallPurpose {
     /// An operation, by its number in the image.
     Operation { iteration: u32, op: u32 },
     /// The launch of a graph, whose nodes belong to operations.
@@ -22,9 +22,9 @@ pub enum Cause {
 
 /// A launch call with the correlation number that the vendor's library gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotedCall {
+pub struct LaunchCall {
     pub correlation: u32,
-    pub cause: Cause,
+    pub purpose: CallPurpose,
 }
 
 /// A node of a graph, with the operation that it belongs to.
@@ -53,8 +53,8 @@ pub struct Activity {
 
 /// The launch calls that a driver noted and the records that it received in a pass of observed iterations.
 #[derive(Clone, Debug, Default)]
-pub struct Recorded {
-    pub launches: Vec<NotedCall>,
+pub struct ActivityLog {
+    pub launches: Vec<LaunchCall>,
     pub nodes: Vec<GraphNode>,
     pub activities: Vec<Activity>,
     /// Records that the vendor's library dropped.
@@ -69,7 +69,7 @@ pub struct Recorded {
 pub struct IterationTimes {
     /// First start and last end of each operation that left a record.
     pub ops: BTreeMap<u32, (u64, u64)>,
-    /// Index in [`Recorded::activities`] of each record, with the operation that it belongs to.
+    /// Index in [`ActivityLog::activities`] of each record, with the operation that it belongs to.
     pub parts: Vec<(u32, usize)>,
     /// End of the kernel that held the iteration; `None` if none did.
     pub gate: Option<u64>,
@@ -81,20 +81,21 @@ pub struct IterationTimes {
 ///
 /// The records that are missing or have no time, in words. One missing record invalidates the whole pass, since the
 /// times of its operation would be wrong.
-pub fn correlate(recorded: &Recorded, ops: &[Vec<u32>]) -> Result<Vec<IterationTimes>, String> {
+pub fn correlate(recorded: &ActivityLog, ops: &[Vec<u32>]) -> Result<Vec<IterationTimes>, String> {
     if recorded.dropped > 0 {
         return Err(format!("{} records were dropped, since its buffers were full", recorded.dropped));
     }
-    let causes: HashMap<u32, Cause> = recorded.launches.iter().map(|call| (call.correlation, call.cause)).collect();
+    let purposes: HashMap<u32, CallPurpose> =
+        recorded.launches.iter().map(|call| (call.correlation, call.purpose)).collect();
     let nodes: HashMap<u64, u32> = recorded.nodes.iter().map(|node| (node.id, node.op)).collect();
     let mut iterations = vec![IterationTimes::default(); ops.len()];
     let mut counts: Vec<BTreeMap<u32, u32>> = vec![BTreeMap::new(); ops.len()];
     for (index, activity) in recorded.activities.iter().enumerate() {
-        let (iteration, op) = match causes.get(&activity.correlation) {
+        let (iteration, op) = match purposes.get(&activity.correlation) {
             None => continue,
-            Some(&Cause::Operation { iteration, op }) => (iteration, Some(op)),
-            Some(&Cause::Gate { iteration }) => (iteration, None),
-            Some(&Cause::Graph { iteration }) => match nodes.get(&activity.node) {
+            Some(&CallPurpose::Operation { iteration, op }) => (iteration, Some(op)),
+            Some(&CallPurpose::Gate { iteration }) => (iteration, None),
+            Some(&CallPurpose::Graph { iteration }) => match nodes.get(&activity.node) {
                 Some(&op) => (iteration, Some(op)),
                 None => continue,
             },

@@ -13,7 +13,7 @@ use crate::exec::ranks::Ranks;
 use crate::exec::run::control::Control;
 use crate::exec::run::session::{LaunchMode, Session};
 
-use super::records::{self, Activity, IterationTimes};
+use super::activity::{self, Activity, IterationTimes};
 use super::trace::{Span, Trace, TracedLaunch};
 use super::{Observation, Timing};
 
@@ -80,7 +80,7 @@ impl Session {
         let Recording { indices, traces, overlapping, .. } = std::mem::take(&mut self.recording);
         let outline = self.lowered.outline.clone();
         let ops = |index: &usize| outline.period[*index].launches().map(|launch| launch.op).collect();
-        let times = records::correlate(&recorded, &indices.iter().map(ops).collect::<Vec<_>>())?;
+        let times = activity::correlate(&recorded, &indices.iter().map(ops).collect::<Vec<_>>())?;
         let mut described = BTreeSet::new();
         let whole = |((index, trace), times): ((usize, Trace), IterationTimes)| {
             let parts = if described.insert(trace.slot) { &recorded.activities[..] } else { &[] };
