@@ -2,8 +2,8 @@
 
 pub mod activity;
 pub(super) mod clock;
+pub(super) mod counter_runs;
 pub mod counters;
-pub(super) mod counting;
 pub(super) mod trace;
 pub(super) mod unit_reports;
 pub(super) mod vendor_observation;

@@ -1,8 +1,8 @@
 //! The report of a run.
 
 pub(super) mod analysis;
-pub(super) mod counted;
 pub(super) mod expected;
+pub(super) mod hardware_counters;
 pub(super) mod operations;
 pub(super) mod ranks;
 pub(super) mod slots;
@@ -36,7 +36,7 @@ pub fn run(record: &RunRecord, rank: Option<u32>) -> Page {
         page.sections.extend(operations::section(record, variant, rank));
         page.sections.extend(lanes(record, variant, rank));
     }
-    page.sections.extend(counted::sections(record));
+    page.sections.extend(hardware_counters::sections(record));
     page.sections.extend(expected::section(record));
     page.sections.extend(verification::section(record));
     let expectations = || {

@@ -12,7 +12,7 @@ use crate::measure::record::{LaunchRecord, OperationRecord, RankRecord, RunRecor
 use crate::report::variant::marks;
 
 use super::common_clock::{origins, shifts};
-use super::counters::counters;
+use super::rates::rates;
 
 /// The category of arrows from an operation to one that waits for it.
 const DEPENDENCY: &str = "dependency";
@@ -200,11 +200,11 @@ fn critical_path(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize
     }
 }
 
-/// The counters of the iteration.
+/// The rates of the iteration, as counters of the format.
 fn counter_events(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize, events: &mut Vec<Value>) {
-    for counter in counters(rank, shift) {
-        let name = format!("{}{}", counter.title(), marks(record));
-        for (at, value) in counter.points {
+    for rate in rates(rank, shift) {
+        let name = format!("{}{}", rate.title(), marks(record));
+        for (at, value) in rate.points {
             events.push(json!({ "ph": "C", "name": name, "pid": pid, "ts": micros(at), "args": { "value": value } }));
         }
     }

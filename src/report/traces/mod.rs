@@ -2,7 +2,7 @@
 
 pub(super) mod chrome_trace;
 pub(super) mod common_clock;
-pub(super) mod counters;
 pub(super) mod kineto;
 pub(super) mod pftrace;
+pub(super) mod rates;
 pub(super) mod timeline;

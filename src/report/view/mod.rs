@@ -79,7 +79,7 @@ impl<'a> PageContent<'a> {
             picture::samples(runs),
             picture::modes(runs),
             picture::rooflines(runs),
-            picture::counters(runs),
+            picture::rates(runs),
             picture::health(runs),
             comparison.as_ref().and_then(picture::differences),
         ];

@@ -1,9 +1,9 @@
-//! Counters over the traced iteration, for each rank.
+//! Rates over the traced iteration, for each rank.
 
 use crate::base::Nanos;
 use crate::measure::record::{RankRecord, RunRecord};
 use crate::report::traces::common_clock::shifts;
-use crate::report::traces::counters::counters as of_rank;
+use crate::report::traces::rates::rates as of_rank;
 use crate::report::variant::{named, rank_name};
 
 use super::chart::{round, time};
@@ -13,7 +13,7 @@ use super::{FILLS, Gallery, Picture, SvgElement, WIDTH};
 /// Maximum number of ranks with a picture.
 const RANKS: usize = 16;
 
-/// Height of a counter's track, in pixels.
+/// Height of a rate's track, in pixels.
 const TRACK: f64 = 54.0;
 /// Height of the space below a track, in pixels.
 const SPACE: f64 = 22.0;
@@ -21,8 +21,8 @@ const SPACE: f64 = 22.0;
 /// Number of steps of a track. A step has the mean of its time.
 const STEPS: usize = 380;
 
-/// The counters of each rank; `None` without any.
-pub fn counters(records: &[RunRecord]) -> Option<Gallery> {
+/// The rates of each rank; `None` without any.
+pub fn rates(records: &[RunRecord]) -> Option<Gallery> {
     let ranks = named(records).flat_map(|(name, variant)| {
         let ranks = variant.ranks.iter().zip(shifts(&variant.ranks)).take(RANKS);
         ranks
@@ -41,19 +41,19 @@ pub fn counters(records: &[RunRecord]) -> Option<Gallery> {
 }
 
 fn draw(name: &str, rank: &RankRecord, shift: Nanos) -> Option<Picture> {
-    let counters = of_rank(rank, shift);
+    let rates = of_rank(rank, shift);
     let ends = rank.trace.iter().map(|span| (span.end_ns + shift).0 as f64);
     let most = ends.fold(0.0, f64::max);
-    if counters.is_empty() || most <= 0.0 {
+    if rates.is_empty() || most <= 0.0 {
         return None;
     }
     let x = Scale::new(Spread::Linear, (0.0, most), (0.0, WIDTH - 20.0));
     let mut shapes = Vec::new();
-    for (index, counter) in counters.iter().enumerate() {
+    for (index, rate) in rates.iter().enumerate() {
         let top = index as f64 * (TRACK + SPACE) + 16.0;
-        let means = counter.means(STEPS, most);
+        let means = rate.means(STEPS, most);
         let highest = means.iter().copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
-        let text = format!("{}, at most {}", counter.name, round(&counter.text(highest)));
+        let text = format!("{}, at most {}", rate.name, round(&rate.text(highest)));
         shapes.push(SvgElement::text("ink", (0.0, top - 4.0), text));
         let width = (WIDTH - 20.0) / STEPS as f64;
         let mut path = format!("M0 {:.1}", top + TRACK);
@@ -65,7 +65,7 @@ fn draw(name: &str, rank: &RankRecord, shift: Nanos) -> Option<Picture> {
         shapes.push(SvgElement::path(FILLS[index % FILLS.len()], path));
         shapes.push(SvgElement::line("axis", (0.0, top + TRACK), (WIDTH - 20.0, top + TRACK)));
     }
-    let bottom = counters.len() as f64 * (TRACK + SPACE) + 8.0;
+    let bottom = rates.len() as f64 * (TRACK + SPACE) + 8.0;
     for tick in x.ticks(6) {
         let anchor = if tick == 0.0 { "start" } else { "middle" };
         shapes.push(SvgElement::text("faint", (x.at(tick), bottom), round(&time(tick))).anchored(anchor));

@@ -1,4 +1,4 @@
-//! Counters over one traced iteration: occupied compute units, bytes per second of the running operations, and number
+//! Rates over one traced iteration: occupied compute units, bytes per second of the running operations, and number
 //! of running copies.
 //!
 //! An operation contributes its mean rate while it runs or transfers. Rates are therefore means over operations, also
@@ -10,7 +10,7 @@ use crate::report::quantity::quantity;
 
 /// A value over the iteration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Counter {
+pub struct Rate {
     pub name: &'static str,
     /// Unit of the values: `B/s`, or empty for a number.
     pub unit: &'static str,
@@ -18,7 +18,7 @@ pub struct Counter {
     pub points: Vec<(Nanos, f64)>,
 }
 
-impl Counter {
+impl Rate {
     /// The name with the unit, such as `memory of the device (B/s)`.
     pub fn title(&self) -> String {
         if self.unit.is_empty() { self.name.to_owned() } else { format!("{} ({})", self.name, self.unit) }
@@ -47,11 +47,11 @@ impl Counter {
     }
 }
 
-/// Name of a counter, and the function that returns an operation's bytes for it.
-type Counted = (&'static str, fn(&OperationRecord) -> f64);
+/// Name of a rate, and the function that returns an operation's bytes for it.
+type RateBytes = (&'static str, fn(&OperationRecord) -> f64);
 
-/// The rates, each with its name.
-const RATES: [Counted; 3] = [
+/// The rates in bytes per second, each with its name.
+const BYTES: [RateBytes; 3] = [
     ("memory of the device", |operation| if crosses(operation) { 0.0 } else { operation.bytes as f64 }),
     ("link to the host", |operation| match operation.direction.as_deref() {
         Some("h2d" | "d2h") => operation.bytes as f64,
@@ -65,16 +65,16 @@ fn crosses(operation: &OperationRecord) -> bool {
     operation.bus_bytes.is_some() || matches!(operation.direction.as_deref(), Some("h2d" | "d2h" | "peer"))
 }
 
-/// The counters of a rank's traced iteration that are not 0 throughout.
-pub fn counters(rank: &RankRecord, shift: Nanos) -> Vec<Counter> {
+/// The rates of a rank's traced iteration that are not 0 throughout.
+pub fn rates(rank: &RankRecord, shift: Nanos) -> Vec<Rate> {
     let units = rank.occupied.iter().map(|occupied| (occupied.at_ns + shift, occupied.units)).collect();
-    let units = Counter { name: "occupied compute units", unit: "", points: units };
-    let rates = RATES.into_iter().map(|counted| rates(rank, shift, counted));
-    let all = std::iter::once(units).chain(rates).chain([copies(rank, shift)]);
-    all.filter(|counter| counter.points.iter().any(|(_, value)| *value > 0.0)).collect()
+    let units = Rate { name: "occupied compute units", unit: "", points: units };
+    let of_bytes = BYTES.into_iter().map(|named| bytes_per_second(rank, shift, named));
+    let all = std::iter::once(units).chain(of_bytes).chain([copies(rank, shift)]);
+    all.filter(|rate| rate.points.iter().any(|(_, value)| *value > 0.0)).collect()
 }
 
-fn rates(rank: &RankRecord, shift: Nanos, (name, bytes): Counted) -> Counter {
+fn bytes_per_second(rank: &RankRecord, shift: Nanos, (name, bytes): RateBytes) -> Rate {
     let mut changes: Vec<(Nanos, f64)> = Vec::new();
     for span in &rank.trace {
         let operation = &rank.operations[span.id as usize];
@@ -87,15 +87,15 @@ fn rates(rank: &RankRecord, shift: Nanos, (name, bytes): Counted) -> Counter {
             changes.extend([(begin + shift, bytes / seconds), (span.end_ns + shift, -bytes / seconds)]);
         }
     }
-    Counter { name, unit: "B/s", points: sums(changes) }
+    Rate { name, unit: "B/s", points: sums(changes) }
 }
 
 /// The number of copies to and from a device that engines perform at the same time. Within a device, kernels copy.
-fn copies(rank: &RankRecord, shift: Nanos) -> Counter {
+fn copies(rank: &RankRecord, shift: Nanos) -> Rate {
     let crosses = |operation: &OperationRecord| operation.direction.as_ref().is_some_and(|way| way != "d2d");
     let by_engine = rank.trace.iter().filter(|span| crosses(&rank.operations[span.id as usize]));
     let changes = by_engine.flat_map(|span| [(span.start_ns + shift, 1.0), (span.end_ns + shift, -1.0)]);
-    Counter { name: "copies by copy engines", unit: "", points: sums(changes.collect()) }
+    Rate { name: "copies by copy engines", unit: "", points: sums(changes.collect()) }
 }
 
 /// The sum after each moment with changes.
@@ -139,17 +139,17 @@ mod tests {
             ],
             ..RankRecord::default()
         };
-        let counters = counters(&rank, Nanos(10));
+        let rates = rates(&rank, Nanos(10));
         assert_eq!(
-            counters.iter().map(|counter| counter.name).collect::<Vec<_>>(),
+            rates.iter().map(|rate| rate.name).collect::<Vec<_>>(),
             ["occupied compute units", "memory of the device", "links between ranks"]
         );
-        assert_eq!(counters[0].points, [(Nanos(10), 1.5), (Nanos(260), 0.0)]);
-        let rounded = |counter: &Counter| -> Vec<(i64, f64)> {
-            counter.points.iter().map(|(at, value)| (at.0, (value / 1e6).round())).collect()
+        assert_eq!(rates[0].points, [(Nanos(10), 1.5), (Nanos(260), 0.0)]);
+        let rounded = |rate: &Rate| -> Vec<(i64, f64)> {
+            rate.points.iter().map(|(at, value)| (at.0, (value / 1e6).round())).collect()
         };
-        assert_eq!(rounded(&counters[1]), [(10, 1000.0), (60, 3000.0), (110, 2000.0), (260, 0.0)]);
-        assert_eq!(rounded(&counters[2]), [(60, 1000.0), (110, 0.0)]);
+        assert_eq!(rounded(&rates[1]), [(10, 1000.0), (60, 3000.0), (110, 2000.0), (260, 0.0)]);
+        assert_eq!(rounded(&rates[2]), [(60, 1000.0), (110, 0.0)]);
     }
 
     #[test]
@@ -161,8 +161,8 @@ mod tests {
             trace: vec![span(0, 0, 100), span(1, 50, 150), span(2, 0, 400)],
             ..RankRecord::default()
         };
-        let counters = counters(&rank, Nanos(0));
-        let copies = counters.last().expect("there are copies");
+        let rates = rates(&rank, Nanos(0));
+        let copies = rates.last().expect("there are copies");
         let expected = [(0, 1.0), (50, 2.0), (100, 1.0), (150, 0.0)].map(|(at, value)| (Nanos(at), value));
         assert_eq!((copies.name, &copies.points[..]), ("copies by copy engines", &expected[..]));
         assert_eq!(copies.means(2, 200.0), [1.5, 0.5]);
