@@ -24,7 +24,7 @@ use crate::ops::KernelSource;
 use crate::schedule::Topology;
 
 pub use api::library_work::{EngineNumber, LibraryWork};
-pub use api::parts::UnitRange;
+pub use api::unit_ranges::UnitRange;
 pub use api::{Addresses, Api, Call, MemoryHandle, PeerAccess, SyncStep};
 use driver::GpuDriver;
 use prepare::{copy_units, opening, queues, timer};

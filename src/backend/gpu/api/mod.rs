@@ -4,10 +4,10 @@
 
 pub(in crate::backend) mod blas;
 pub(super) mod library_work;
-pub(super) mod parts;
 pub(in crate::backend) mod rtc;
 pub(in crate::backend) mod runtime;
 pub(in crate::backend) mod tracer;
+pub(super) mod unit_ranges;
 
 use std::ffi::{CString, c_int, c_uint, c_void};
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::ops::{CopyLaunch, Gemm, KernelSource, TensorMap};
 use crate::schedule::Topology;
 
 use library_work::{EngineNumber, LibraryWork};
-use parts::UnitRange;
 use runtime::{Address, Event, Function, Graph, IpcHandle, Module, Residency, Runtime, Stream, number};
 use tracer::Tracer;
+use unit_ranges::UnitRange;
 
 /// Addresses of the operands of a matrix product, in device memory.
 #[derive(Clone, Copy, Debug)]

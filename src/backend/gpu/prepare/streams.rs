@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::backend::gpu::api::parts;
 use crate::backend::gpu::api::runtime::Stream;
+use crate::backend::gpu::api::unit_ranges;
 use crate::backend::gpu::api::{Api, Call};
 use crate::model::Priority;
 use crate::schedule::Lane;
@@ -27,13 +27,13 @@ fn make_with<A: Api>(api: &A, lanes: &[Lane], streams: &mut Vec<Stream>, idle: &
     // Querying the device takes time, and most files request no units.
     let all = if asked { api.device().units.unwrap_or(0) } else { 0 };
     let step = if asked { api.unit_step() } else { 1 };
-    let parts = parts::assign(lanes.iter().map(|lane| lane.units), all, step);
+    let ranges = unit_ranges::assign(lanes.iter().map(|lane| lane.units), all, step);
     // The streams of the device come first, so that those of host lanes do not change their hardware queues.
     let mut order: Vec<usize> = (0..lanes.len()).collect();
     order.sort_by_key(|&lane| lanes[lane].threads.is_some());
     for &number in &order {
-        let (lane, part) = (&lanes[number], parts[number]);
-        let counts = lane.threads.is_none() && (part.is_none() || !topology.limits_units);
+        let (lane, range) = (&lanes[number], ranges[number]);
+        let counts = lane.threads.is_none() && (range.is_none() || !topology.limits_units);
         if counts {
             let next_queue = next_queues.entry(topology.by_priority.then_some(lane.priority)).or_insert(0);
             let before = idle.len();
@@ -43,16 +43,16 @@ fn make_with<A: Api>(api: &A, lanes: &[Lane], streams: &mut Vec<Stream>, idle: &
             }
             *next_queue = (*next_queue + 1) % topology.queues.max(1);
         }
-        let (Some(part), Some(units)) = (part, lane.units) else {
+        let (Some(range), Some(units)) = (range, lane.units) else {
             streams.push(api.stream(lane.priority)?);
             continue;
         };
         let (name, asked) = (&lane.name, units.text());
-        match api.stream_within(lane.priority, part)? {
+        match api.stream_within(lane.priority, range)? {
             Some(stream) => {
-                let (first, end) = (part.first, part.first + part.count);
+                let (first, end) = (range.first, range.first + range.count);
                 let each =
-                    if step > 1 { format!(", {} of each of {step} chips", part.count / step) } else { String::new() };
+                    if step > 1 { format!(", {} of each of {step} chips", range.count / step) } else { String::new() };
                 notes.push(format!(
                     "stream {name}, which requests {asked}, is restricted to units {first} to {} of {all}{each}",
                     end - 1
