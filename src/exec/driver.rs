@@ -8,7 +8,7 @@ use crate::schedule::Topology;
 use super::failure::watchdog::CommMonitor;
 use super::observe::activity::ActivityLog;
 use super::observe::counters::Counters;
-use super::{ExecError, Health, Image, Peers, Timer};
+use super::{ExecError, Health, Image, RankProcesses, Timer};
 
 /// A device of one vendor, or a substitute for one: CPU threads or the simulator.
 pub trait Backend {
@@ -30,7 +30,7 @@ pub trait Backend {
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError>;
 
     /// The link to the processes that run the other ranks; `None` if this process runs all of them.
-    fn peers(&self) -> Option<Arc<dyn Peers>> {
+    fn processes(&self) -> Option<Arc<dyn RankProcesses>> {
         None
     }
 }

@@ -24,7 +24,7 @@ pub use prepare::image::{Address, Comm, Fill, Image, ImageOp, LoweredSpec, NO_CO
 pub use prepare::queues::QueueMapping;
 pub use prepare::rank_schedule::RankSchedule;
 pub use prepare::{SessionOptions, prepare};
-pub use ranks::peers::{MAX_MESSAGE, Peers, agree, gather};
+pub use ranks::processes::{MAX_MESSAGE, RankProcesses, agree, gather};
 pub use ranks::{RankSamples, Ranks, prepare_ranks};
 pub use run::control::Control;
 pub use run::health::{Health, Sensors};

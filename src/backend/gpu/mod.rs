@@ -19,7 +19,7 @@ use thiserror::Error;
 use crate::backend::id_exchange::IdExchange;
 use crate::backend::ranges::Ranges;
 use crate::base::Nanos;
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, QueueMapping, Timer};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, QueueMapping, RankProcesses, Timer};
 use crate::ops::KernelSource;
 use crate::schedule::Topology;
 
@@ -39,7 +39,7 @@ pub fn own_kernels() -> [Arc<KernelSource>; 5] {
     [gate::source(), stamps::source(), timer::null(), copy_units::source(), peers::source()]
 }
 
-/// The devices of one vendor as a backend: one for each rank of the process, in rank order. With `peers`, exactly one.
+/// The devices of one vendor as a backend: one for each rank of this process, in rank order. With `processes`, just one.
 pub struct Gpu<A: Api> {
     apis: Vec<Arc<A>>,
     /// Folder of the cache of compiled kernels; `None` disables it.
@@ -47,7 +47,7 @@ pub struct Gpu<A: Api> {
     /// Named ranges for a profiler; `None` if none is attached.
     ranges: Option<Arc<Ranges>>,
     /// The processes of the other ranks; `None` if this process runs all ranks.
-    peers: Option<Arc<dyn Peers>>,
+    processes: Option<Arc<dyn RankProcesses>>,
     /// True if the device did not answer while the overhead of timestamps was measured.
     stuck: AtomicBool,
 }
@@ -107,7 +107,7 @@ impl<A: Api> Gpu<A> {
             apis: apis.into_iter().map(Arc::new).collect(),
             cache,
             ranges: None,
-            peers: None,
+            processes: None,
             stuck: AtomicBool::new(false),
         }
     }
@@ -126,8 +126,8 @@ impl<A: Api> Gpu<A> {
     }
 
     /// Sets the processes that run the other ranks.
-    pub fn with_peers(self, peers: Option<Arc<dyn Peers>>) -> Self {
-        Gpu { peers, ..self }
+    pub fn with_processes(self, processes: Option<Arc<dyn RankProcesses>>) -> Self {
+        Gpu { processes, ..self }
     }
 }
 
@@ -157,8 +157,8 @@ impl<A: Api> Backend for Gpu<A> {
         }
     }
 
-    fn peers(&self) -> Option<Arc<dyn Peers>> {
-        self.peers.clone()
+    fn processes(&self) -> Option<Arc<dyn RankProcesses>> {
+        self.processes.clone()
     }
 
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
@@ -172,8 +172,8 @@ impl<A: Api> Backend for Gpu<A> {
         if self.stuck.load(Ordering::Relaxed) {
             return Err(stuck());
         }
-        let id_exchange = Arc::new(IdExchange::new(images.len(), self.peers.clone()));
-        let devices = Arc::new(peers::PeerDevices::new(&images, self.peers.clone()));
+        let id_exchange = Arc::new(IdExchange::new(images.len(), self.processes.clone()));
+        let devices = Arc::new(peers::PeerDevices::new(&images, self.processes.clone()));
         let make = |api: &Arc<A>, image, id_exchange: Arc<IdExchange>| {
             let (api, cache, ranges) = (api.clone(), self.cache.clone(), self.ranges.clone());
             let devices = devices.clone();

@@ -4,7 +4,7 @@
 //! processes exchange its results, so that all take the same decisions.
 
 mod notes;
-pub(super) mod peers;
+pub(super) mod processes;
 
 use std::any::Any;
 use std::ops::Range;
@@ -33,7 +33,7 @@ use super::run::health::Health;
 use super::run::samples::Samples;
 use super::run::session::{self, LaunchMode, Session};
 use super::run::stopping::Stopping;
-use peers::Peers;
+use processes::RankProcesses;
 
 /// Samples of all ranks.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +93,7 @@ pub struct Ranks {
     /// Index of the first rank of this process.
     first: usize,
     /// The link to the processes of the other ranks; `None` if all ranks run here.
-    peers: Option<Arc<dyn Peers>>,
+    processes: Option<Arc<dyn RankProcesses>>,
 }
 
 /// Properties of a rank's session that are sent to all processes.
@@ -111,8 +111,8 @@ impl SessionInfo {
     }
 }
 
-/// Opens a backend for the ranks of a world, and creates everything that their schedules need. With peers, only the
-/// rank of this process is opened; each other process opens its own.
+/// Opens a backend for the ranks of a world, and creates everything that their schedules need. With several processes,
+/// only the rank of this process is opened; each other process opens its own.
 pub fn prepare_ranks(
     ranks: &[RankSchedule],
     backend: &dyn Backend,
@@ -129,8 +129,8 @@ pub(super) fn prepare_with(
     mut alter: impl FnMut(usize, &mut Image, &mut Commands),
 ) -> Result<Ranks, ExecError> {
     let _stage = stage::enter("preparing the device");
-    let peers = backend.peers();
-    let own = own(ranks, peers.as_deref());
+    let processes = backend.processes();
+    let own = own(ranks, processes.as_deref());
     let (mut images, mut parts) = (Vec::with_capacity(own.len()), Vec::with_capacity(own.len()));
     let mut lowered = Ok(());
     for index in own.clone() {
@@ -141,7 +141,7 @@ pub(super) fn prepare_with(
         parts.push(part);
     }
     // Creating communicators blocks until all ranks take part, so check first that none has failed.
-    peers::agree(peers.as_deref(), "room", lowered)?;
+    processes::agree(processes.as_deref(), "room", lowered)?;
     let alone = ranks.len() == 1;
     let opened = backend.open(images).map(|drivers| {
         let partners: Vec<(u32, Vec<u32>)> =
@@ -157,14 +157,24 @@ pub(super) fn prepare_with(
     });
     let own_infos =
         opened.as_ref().map(|sessions| sessions.iter().map(SessionInfo::of).collect()).map_err(ExecError::clone);
-    let infos: Result<Vec<Vec<SessionInfo>>, _> = peers::agree(peers.as_deref(), "devices", own_infos);
+    let infos: Result<Vec<Vec<SessionInfo>>, _> = processes::agree(processes.as_deref(), "devices", own_infos);
     let numbers = ranks.iter().map(|rank| rank.number).collect();
     let slots = model::slots(ranks.iter().map(|rank| rank.program));
     match (opened, infos) {
         (Ok(sessions), Ok(infos)) => {
             let infos = infos.into_iter().flatten().collect();
             let (observe, observed_by, recorded_time) = (options.observe, None, None);
-            Ok(Ranks { sessions, numbers, observe, observed_by, recorded_time, slots, infos, first: own.start, peers })
+            Ok(Ranks {
+                sessions,
+                numbers,
+                observe,
+                observed_by,
+                recorded_time,
+                slots,
+                infos,
+                first: own.start,
+                processes,
+            })
         }
         (Ok(mut sessions), Err(error)) => {
             // Another rank may have failed while communicators were created; synchronizing could block.
@@ -190,9 +200,9 @@ fn share_progress(sessions: &mut [Session]) {
 }
 
 /// The ranks that run in this process.
-fn own(ranks: &[RankSchedule], peers: Option<&dyn Peers>) -> Range<usize> {
-    let Some(peers) = peers else { return 0..ranks.len() };
-    let index = ranks.iter().position(|rank| rank.number == peers.rank());
+fn own(ranks: &[RankSchedule], processes: Option<&dyn RankProcesses>) -> Range<usize> {
+    let Some(processes) = processes else { return 0..ranks.len() };
+    let index = ranks.iter().position(|rank| rank.number == processes.rank());
     let index = index.expect("a process has a rank of the world that it was launched for");
     index..index + 1
 }
@@ -272,22 +282,22 @@ impl Ranks {
         self.first..self.first + self.sessions.len()
     }
 
-    /// Gathers the result of a phase from each process: see [`peers::agree`].
+    /// Gathers the result of a phase from each process: see [`processes::agree`].
     pub fn agree<T>(&self, what: &str, own: Result<T, ExecError>) -> Result<Vec<T>, ExecError>
     where
         T: Serialize + DeserializeOwned,
     {
-        peers::agree(self.peers.as_deref(), what, own)
+        processes::agree(self.processes.as_deref(), what, own)
     }
 
     /// True if all ranks run in this process.
     pub fn is_one_process(&self) -> bool {
-        self.peers.is_none()
+        self.processes.is_none()
     }
 
     /// Gathers bytes of any length from each process.
     pub fn share(&self, what: &str, own: Vec<u8>) -> Result<Vec<Vec<u8>>, ExecError> {
-        peers::share(self.peers.as_deref(), what, own)
+        processes::share(self.processes.as_deref(), what, own)
     }
 
     /// Returns the first session of this process, for a program with one rank; `None` if it has none.
@@ -306,15 +316,15 @@ impl Ranks {
         common: impl Fn(&[&T]) -> A,
     ) -> Result<(A, Vec<Option<T>>), ExecError> {
         control.begin();
-        let peers = self.peers.clone();
-        if let Some(peers) = &peers {
+        let processes = self.processes.clone();
+        if let Some(processes) = &processes {
             control.link();
-            peers.watch(Some(control.failed.clone()));
+            processes.watch(Some(control.failed.clone()));
         }
         let done = self.each_here(control, work);
-        peers.iter().for_each(|peers| peers.watch(None));
+        processes.iter().for_each(|processes| processes.watch(None));
         let results_and_request = done.map(|values| (values, control.stop_requested()));
-        let ((common, asked), known) = peers::report(peers.as_deref(), what, results_and_request, |all| {
+        let ((common, asked), known) = processes::report(processes.as_deref(), what, results_and_request, |all| {
             let values: Vec<&T> = all.iter().flat_map(|(values, _)| values).collect();
             (common(&values), all.iter().any(|(_, asked)| *asked))
         })?;
@@ -342,8 +352,8 @@ impl Ranks {
         }
         let (watched, numbers) = (self.watched(), self.numbers[self.own()].to_vec());
         let (end, ended) = mpsc::channel();
-        let peers = self.peers.clone();
-        let lost = move || peers.as_ref().and_then(|peers| peers.lost());
+        let processes = self.processes.clone();
+        let lost = move || processes.as_ref().and_then(|processes| processes.lost());
         let (results, found) = thread::scope(|scope| {
             let (watched, ended) = (&watched, ended);
             let watch = move || watchdog::watch(watched, control, &ended, lost);

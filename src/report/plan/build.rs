@@ -14,7 +14,7 @@ use crate::report::dump;
 use crate::schedule::{self, Schedule, Topology};
 
 use super::{
-    CriticalPath, Iteration, Kept, Peer, PlanDocument, PlannedDependency, PlannedOperation, Queues, Reason, SCHEMA,
+    CriticalPath, Iteration, Kept, PlanDocument, PlannedDependency, PlannedOperation, Queues, RankCopy, Reason, SCHEMA,
     Slice, Text, kept,
 };
 
@@ -235,10 +235,10 @@ impl<'a> Builder<'a> {
         found.clone()
     }
 
-    fn peer(&mut self, step: &Step, op: OpId) -> Option<Peer> {
+    fn peer(&mut self, step: &Step, op: OpId) -> Option<RankCopy> {
         let crossing = ops::crossing(self.program.op_spec(step.op(op))?)?;
         let to = step.peer(op)?.to.map(|(to, target)| (to, self.slice(target)));
-        Some(Peer { to, from: crossing.from.clone() })
+        Some(RankCopy { to, from: crossing.from.clone() })
     }
 
     fn slice(&mut self, view: ViewId) -> Slice {

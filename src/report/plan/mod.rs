@@ -164,7 +164,7 @@ pub struct PlannedOperation {
     pub outputs: Vec<Slice>,
     /// The sends and receives of a copy between ranks; `None` for other operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peer: Option<Peer>,
+    pub peer: Option<RankCopy>,
     /// Implementation of the operation, such as a library or a generated kernel; `None` if it follows from the kind,
     /// and in documents of earlier versions.
     #[serde(rename = "carried_out", default, skip_serializing_if = "Option::is_none")]
@@ -183,7 +183,7 @@ pub struct PlannedOperation {
 
 /// The sends and receives of a copy between ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Peer {
+pub struct RankCopy {
     /// The receiving rank and the slice that is written there; `None` if this rank sends nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<(u32, Slice)>,

@@ -8,7 +8,7 @@ use crate::base::{Bytes, Flops, Nanos, counted};
 use crate::measure::record::FusionRecord;
 
 use super::advice;
-use super::{Iteration, Kept, Peer, PlanDocument, PlannedDependency, PlannedOperation, Slice, SlotPlan};
+use super::{Iteration, Kept, PlanDocument, PlannedDependency, PlannedOperation, RankCopy, Slice, SlotPlan};
 
 /// Maximum width of the column of streams; a longer name shifts the rest of its line.
 const STREAM: usize = 20;
@@ -140,7 +140,7 @@ fn operands(operation: &PlannedOperation, out: &mut impl Write) -> io::Result<()
 }
 
 /// The operands that a copy between ranks sends and receives, such as `(x -> y at 1; rank 3 -> y)`.
-fn crossing(operation: &PlannedOperation, peer: &Peer, out: &mut impl Write) -> io::Result<()> {
+fn crossing(operation: &PlannedOperation, peer: &RankCopy, out: &mut impl Write) -> io::Result<()> {
     let mut parts = Vec::new();
     if let (Some((rank, target)), Some(source)) = (&peer.to, operation.inputs.first()) {
         parts.push(format!("{} -> {} at {rank}", source.slice, target.slice));

@@ -75,7 +75,7 @@ impl<A: Api> GpuDriver<A> {
     ) -> Result<Self, ExecError> {
         let made = Self::make(api, image, cache).and_then(|mut driver| {
             let (api, count) = (driver.api.as_ref(), devices.count());
-            driver.flags = match devices.peers() {
+            driver.flags = match devices.processes() {
                 Some(_) => Flags::of_process(api, &driver.image, count)?,
                 None => Flags::new(api, &driver.image, count, driver.streams[0]).map_err(ExecError::device)?,
             };
@@ -282,9 +282,9 @@ impl<A: Api> GpuDriver<A> {
 
     /// Exchanges the memory handles that processes need to copy to each other.
     fn exchange_memory_handles(&mut self, devices: &PeerDevices<A>) -> Result<(), ExecError> {
-        let Some(peers) = devices.peers().filter(|_| self.image.crossings > 0) else { return Ok(()) };
+        let Some(processes) = devices.processes().filter(|_| self.image.crossings > 0) else { return Ok(()) };
         let Self { api, image, flags, inter_process, bases, .. } = self;
-        inter_process.exchange((api, devices), (image, bases[0]), flags, peers)
+        inter_process.exchange((api, devices), (image, bases[0]), flags, processes)
     }
 
     fn resolve(&mut self, devices: &PeerDevices<A>) -> Result<(), ExecError> {

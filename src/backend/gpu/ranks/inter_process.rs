@@ -12,7 +12,7 @@ use crate::backend::crossings::{Crossings, peer_of};
 use crate::backend::gpu::api::Api;
 use crate::backend::shared::SharedMemory;
 use crate::backend::system;
-use crate::exec::{ExecError, Fault, Image, Peers, agree};
+use crate::exec::{ExecError, Fault, Image, RankProcesses, agree};
 
 use super::flags::{Flags, no_memory, registered};
 use super::peers::PeerDevices;
@@ -49,7 +49,7 @@ impl InterProcessMemory {
         (api, devices): (&Arc<A>, &PeerDevices<A>),
         (image, base): (&Image, u64),
         flags: &mut Flags,
-        peers: &dyn Peers,
+        processes: &dyn RankProcesses,
     ) -> Result<(), ExecError> {
         // SAFETY: the memory begins at this address and stays allocated until nobody uses it.
         let memory = (base != 0).then(|| unsafe { api.export(base) }).transpose();
@@ -59,13 +59,13 @@ impl InterProcessMemory {
             flags: flags.name(),
             crossings: Crossings::of(image),
         });
-        let all = agree(Some(peers), "memory", published)?;
+        let all = agree(Some(processes), "memory", published)?;
         let partners = partners(image);
         let others = (0..).zip(all).filter(|(rank, _)| partners.contains(rank));
         let opened = others
             .map(|(rank, published)| self.open((api, devices), flags, (rank, published)))
             .collect::<Result<Vec<()>, _>>();
-        agree(Some(peers), "memory of others", opened)?;
+        agree(Some(processes), "memory of others", opened)?;
         flags.hide();
         Ok(())
     }

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use crate::backend::crossings::{Crossings, SyncSharing, peer_of};
 use crate::backend::gpu::api::{Api, Call, SyncStep};
 use crate::base::threads::lock;
-use crate::exec::{ExecError, Image, Peers};
+use crate::exec::{ExecError, Image, RankProcesses};
 use crate::ops::{CopyLaunch, KernelSource, Launch, Peer, Sent, kernel};
 
 use super::flags::{FLAG, Flags};
@@ -44,7 +44,7 @@ fn raise(flag: u64) -> SyncStep {
 pub struct PeerDevices<A: Api> {
     /// Rank numbers in ascending order.
     ranks: Vec<u32>,
-    peers: Option<Arc<dyn Peers>>,
+    processes: Option<Arc<dyn RankProcesses>>,
     devices: Mutex<BTreeMap<u32, Arc<PeerDevice<A>>>>,
 }
 
@@ -60,19 +60,19 @@ pub struct PeerDevice<A: Api> {
 }
 
 impl<A: Api> PeerDevices<A> {
-    /// Creates the list without any published rank. Without `peers`, the ranks are those of `images`; with `peers`, all
-    /// ranks of the world, each in a process of its own.
-    pub fn new(images: &[Image], peers: Option<Arc<dyn Peers>>) -> PeerDevices<A> {
-        let ranks = match &peers {
-            Some(peers) => (0..peers.world()).collect(),
+    /// Creates the list without any published rank. Without `processes`, the ranks are those of `images`; with `processes`,
+    /// all ranks of the world, each in a process of its own.
+    pub fn new(images: &[Image], processes: Option<Arc<dyn RankProcesses>>) -> PeerDevices<A> {
+        let ranks = match &processes {
+            Some(processes) => (0..processes.world()).collect(),
             None => images.iter().map(|image| image.rank).collect(),
         };
-        PeerDevices { ranks, peers, devices: Mutex::default() }
+        PeerDevices { ranks, processes, devices: Mutex::default() }
     }
 
     /// The processes of the other ranks; `None` if this process runs all ranks.
-    pub fn peers(&self) -> Option<&dyn Peers> {
-        self.peers.as_deref()
+    pub fn processes(&self) -> Option<&dyn RankProcesses> {
+        self.processes.as_deref()
     }
 
     /// Number of ranks.

@@ -16,7 +16,7 @@ use crate::exec::failure::error::ExecError;
 pub const MAX_MESSAGE: usize = 1 << 30;
 
 /// A link to the processes of the other ranks. Each process has one rank.
-pub trait Peers: Send + Sync {
+pub trait RankProcesses: Send + Sync {
     /// The rank of this process.
     fn rank(&self) -> u32;
 
@@ -43,24 +43,33 @@ pub trait Peers: Send + Sync {
 }
 
 /// Gathers a value of each process, in the order of ranks. All processes get all values.
-pub fn gather<T: Serialize + DeserializeOwned>(peers: &dyn Peers, what: &str, own: &T) -> Result<Vec<T>, ExecError> {
-    gather_with(peers, what, own, false)
+pub fn gather<T: Serialize + DeserializeOwned>(
+    processes: &dyn RankProcesses,
+    what: &str,
+    own: &T,
+) -> Result<Vec<T>, ExecError> {
+    gather_with(processes, what, own, false)
 }
 
 fn gather_with<T: Serialize + DeserializeOwned>(
-    peers: &dyn Peers,
+    processes: &dyn RankProcesses,
     what: &str,
     own: &T,
     failed: bool,
 ) -> Result<Vec<T>, ExecError> {
-    let parts = gather_bytes(peers, what, &bytes(own), failed)?;
+    let parts = gather_bytes(processes, what, &bytes(own), failed)?;
     (0..).zip(parts).map(|(rank, part)| read(rank, what, &part)).collect()
 }
 
 /// Gathers bytes of each process, in the order of ranks.
-fn gather_bytes(peers: &dyn Peers, what: &str, message: &[u8], failed: bool) -> Result<Vec<Vec<u8>>, ExecError> {
-    let all = peers.consult(what, message, failed, &mut |parts| joined(&parts))?;
-    let parts = split_parts(&all).filter(|parts| parts.len() == peers.world() as usize);
+fn gather_bytes(
+    processes: &dyn RankProcesses,
+    what: &str,
+    message: &[u8],
+    failed: bool,
+) -> Result<Vec<Vec<u8>>, ExecError> {
+    let all = processes.consult(what, message, failed, &mut |parts| joined(&parts))?;
+    let parts = split_parts(&all).filter(|parts| parts.len() == processes.world() as usize);
     parts.ok_or_else(|| ExecError::LostRank { rank: 0, why: "its message is malformed".to_owned() })
 }
 
@@ -97,15 +106,15 @@ fn split_parts(mut all: &[u8]) -> Option<Vec<Vec<u8>>> {
 }
 
 /// Gathers the result of a phase from each process. If it failed on one process, all of them return that error; the
-/// first error that is not a consequence of another wins. Without peers, returns the local result alone.
+/// first error that is not a consequence of another wins. Without other processes, returns the local result alone.
 pub fn agree<T: Serialize + DeserializeOwned>(
-    peers: Option<&dyn Peers>,
+    processes: Option<&dyn RankProcesses>,
     what: &str,
     own: Result<T, ExecError>,
 ) -> Result<Vec<T>, ExecError> {
-    let Some(peers) = peers else { return own.map(|value| vec![value]) };
-    match (gather_with(peers, what, &own, own.is_err()), own) {
-        (Ok(all), _) => merged(all, &(0..peers.world()).collect::<Vec<_>>()),
+    let Some(processes) = processes else { return own.map(|value| vec![value]) };
+    match (gather_with(processes, what, &own, own.is_err()), own) {
+        (Ok(all), _) => merged(all, &(0..processes.world()).collect::<Vec<_>>()),
         (Err(lost), own) => Err(instead(own, lost)),
     }
 }
@@ -118,12 +127,14 @@ fn instead<T>(own: Result<T, ExecError>, lost: ExecError) -> ExecError {
 /// Sends the result of a phase to rank 0 and rank 0's summary of all results to all processes. Like [`agree`], but for
 /// large values. Returns the summary and the values: of all ranks on rank 0, only its own on other ranks.
 pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
-    peers: Option<&dyn Peers>,
+    processes: Option<&dyn RankProcesses>,
     what: &str,
     own: Result<T, ExecError>,
     answer: impl Fn(&[T]) -> A,
 ) -> Result<(A, Vec<Option<T>>), ExecError> {
-    let Some(peers) = peers else { return own.map(|value| (answer(std::slice::from_ref(&value)), vec![Some(value)])) };
+    let Some(processes) = processes else {
+        return own.map(|value| (answer(std::slice::from_ref(&value)), vec![Some(value)]));
+    };
     let mut message = bytes(&own);
     let mut own = own;
     if message.len() > MAX_MESSAGE {
@@ -135,9 +146,9 @@ pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + Deserialize
         own = Err(ExecError::Device { fault, help: Some("lower the setting `observed_iterations`".to_owned()) });
         message = bytes(&own);
     }
-    let ranks: Vec<u32> = (0..peers.world()).collect();
+    let ranks: Vec<u32> = (0..processes.world()).collect();
     let mut all = Vec::new();
-    let replied = peers.consult(what, &message, own.is_err(), &mut |parts| {
+    let replied = processes.consult(what, &message, own.is_err(), &mut |parts| {
         let results = ranks.iter().zip(&parts).map(|(&rank, part)| read::<Result<T, ExecError>>(rank, what, part));
         let results = results.map(|result| result.and_then(|result| result)).collect();
         let merged = merged(results, &ranks);
@@ -154,7 +165,7 @@ pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + Deserialize
             let mut known: Vec<Option<T>> = all.into_iter().map(Some).collect();
             if known.is_empty() {
                 known.resize_with(ranks.len(), || None);
-                known[peers.rank() as usize] = Some(own);
+                known[processes.rank() as usize] = Some(own);
             }
             Ok((answer, known))
         }
@@ -165,14 +176,14 @@ pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + Deserialize
 const PIECE: usize = 1 << 26;
 
 /// Gathers bytes of any length from each process, in the order of ranks, piece by piece.
-pub fn share(peers: Option<&dyn Peers>, what: &str, own: Vec<u8>) -> Result<Vec<Vec<u8>>, ExecError> {
-    let Some(peers) = peers else { return Ok(vec![own]) };
-    let lengths: Vec<usize> = gather(peers, what, &own.len())?;
+pub fn share(processes: Option<&dyn RankProcesses>, what: &str, own: Vec<u8>) -> Result<Vec<Vec<u8>>, ExecError> {
+    let Some(processes) = processes else { return Ok(vec![own]) };
+    let lengths: Vec<usize> = gather(processes, what, &own.len())?;
     let mut all: Vec<Vec<u8>> = lengths.iter().map(|_| Vec::new()).collect();
     let piece = (PIECE / lengths.len().max(1)).max(1);
     for start in (0..lengths.iter().copied().max().unwrap_or(0)).step_by(piece) {
         let part = &own[start.min(own.len())..(start + piece).min(own.len())];
-        let parts = gather_bytes(peers, what, part, false)?;
+        let parts = gather_bytes(processes, what, part, false)?;
         all.iter_mut().zip(parts).for_each(|(all, part)| all.extend(part));
     }
     Ok(all)
