@@ -31,5 +31,5 @@ pub use run::health::{Health, Sensors};
 pub use run::samples::Samples;
 pub use run::session::{LaunchMode, Session};
 pub use run::timer::Timer;
-pub use verify::inspect::{Inspected, Inspection, Launched, MatchBy, inspect};
+pub use verify::inspect::{Inspection, LaunchedOperation, MatchBy, ReferenceProgram, inspect};
 pub use verify::witness::{CheckedDependency, Witness, witness};

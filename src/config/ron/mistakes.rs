@@ -32,20 +32,20 @@ pub struct Mistakes {
     /// Places of the text's values; `None` if its brackets do not match.
     pub(super) places: Option<Places>,
     /// Entries that could not be read, so that the value lacks them.
-    pub(super) lost: Vec<Lost>,
+    pub(super) unread: Vec<UnreadEntry>,
     pub(in crate::config) all: Vec<Mistake>,
 }
 
 /// An entry that could not be read.
 #[derive(Clone, Debug)]
-pub(super) struct Lost {
-    /// Offset of the start of the lost part.
+pub(super) struct UnreadEntry {
+    /// Offset of the start of the unread part.
     pub(in crate::config) start: usize,
     /// Name of the field, or of the entry of a map; `None` for an element of a list.
     pub(in crate::config) key: Option<String>,
 }
 
-impl Lost {
+impl UnreadEntry {
     /// True if the entry lies in these bytes and probably is a misspelling of the field.
     pub(super) fn is(&self, group: &Range<usize>, field: &str) -> bool {
         let recognizes = |key: &str| key == field || suggest::nearest(key, [field]).is_some();
@@ -62,12 +62,12 @@ impl Mistakes {
         }
         let find = |count: usize| Some((count, self.places.as_ref()?.find(&names[..count])?));
         let found = (0..=names.len()).rev().find_map(find);
-        let is_consequence = |lost: &Lost| match found {
-            Some((count, entry)) if count < names.len() => lost.is(&entry.value, names[count]),
-            Some((_, entry)) => entry.value.contains(&lost.start),
+        let is_consequence = |unread: &UnreadEntry| match found {
+            Some((count, entry)) if count < names.len() => unread.is(&entry.value, names[count]),
+            Some((_, entry)) => entry.value.contains(&unread.start),
             None => false,
         };
-        if self.lost.iter().any(is_consequence) {
+        if self.unread.iter().any(is_consequence) {
             return;
         }
         let named = names.iter().rev().find(|name| name.parse::<usize>().is_err());

@@ -13,7 +13,7 @@ use crate::base::{SourceMap, SrcSpan};
 use crate::config::error::ConfigError;
 
 use super::bad_ron::{bad_ron, offset, token};
-use super::mistakes::{Lost, MAX_MISTAKES, Mistake, Mistakes};
+use super::mistakes::{MAX_MISTAKES, Mistake, Mistakes, UnreadEntry};
 use super::places::{PlacedValue, Places};
 use super::punctuation::punctuation_mistakes;
 
@@ -28,7 +28,7 @@ pub(in crate::config) fn read<T: DeserializeOwned>(file: &str, text: &str, help:
     let mut sources = SourceMap::new();
     // Files are far smaller than a map. Without a place, the message is still complete.
     sources.add(file, text).unwrap_or_default();
-    let mut mistakes = Mistakes { sources: Arc::new(sources), places: None, lost: Vec::new(), all: Vec::new() };
+    let mut mistakes = Mistakes { sources: Arc::new(sources), places: None, unread: Vec::new(), all: Vec::new() };
     let mut rest = text.to_owned();
     if !is_punctuated(&mut rest, &mut mistakes) {
         return (None, mistakes);
@@ -54,7 +54,7 @@ pub(in crate::config) fn read<T: DeserializeOwned>(file: &str, text: &str, help:
         let is_consequence = match &error.code {
             Error::MissingStructField { field, .. } => {
                 let group = path.iter().rev().find(|entry| entry.value.end > start);
-                group.is_some_and(|group| mistakes.lost.iter().any(|lost| lost.is(&group.value, field)))
+                group.is_some_and(|group| mistakes.unread.iter().any(|entry| entry.is(&group.value, field)))
             }
             _ => false,
         };
@@ -71,7 +71,7 @@ pub(in crate::config) fn read<T: DeserializeOwned>(file: &str, text: &str, help:
         }
         match removed {
             Some(removed) if mistakes.all.len() < MAX_MISTAKES => {
-                mistakes.lost.push(Lost { start: removed.whole().start, key: removed.key.clone() });
+                mistakes.unread.push(UnreadEntry { start: removed.whole().start, key: removed.key.clone() });
                 blank(&mut rest, removed.whole());
             }
             _ => return (None, mistakes),
@@ -98,7 +98,7 @@ fn is_punctuated(rest: &mut String, mistakes: &mut Mistakes) -> bool {
             let what = Arc::new(ConfigError::BadRon { message: slip.message, help: slip.help });
             let at = SrcSpan::new(slip.at.start, slip.at.end);
             mistakes.all.push(Mistake { what, at, label: "here".to_owned() });
-            mistakes.lost.extend(slip.lost.map(|key| Lost { start: slip.at.start, key: Some(key) }));
+            mistakes.unread.extend(slip.lost.map(|key| UnreadEntry { start: slip.at.start, key: Some(key) }));
             is_fixed &= !slip.fixes.is_empty();
             slip.fixes.iter().for_each(|(range, by)| rest.replace_range(range.clone(), by));
         }

@@ -117,7 +117,7 @@ impl RankProgress {
 }
 
 /// A rank that the watchdog watches.
-pub(in crate::exec) struct Watched {
+pub(in crate::exec) struct WatchedRank {
     pub rank: u32,
     pub outline: CommandOutline,
     pub progress: Arc<RankProgress>,
@@ -127,7 +127,7 @@ pub(in crate::exec) struct Watched {
 /// Watches ranks until `end` is closed and returns the error that it found; `None` without one. `lost` returns the error of
 /// another process that has ended.
 pub(in crate::exec) fn watch(
-    ranks: &[Watched],
+    ranks: &[WatchedRank],
     control: &Control,
     end: &Receiver<()>,
     lost: impl Fn() -> Option<ExecError>,
@@ -153,7 +153,7 @@ pub(in crate::exec) fn watch(
     found
 }
 
-impl Watched {
+impl WatchedRank {
     fn count(&self) -> u64 {
         self.progress.count.load(Ordering::Relaxed)
     }
@@ -184,8 +184,8 @@ struct Ending {
 impl Ending {
     /// Aborts the communicators of ranks that did not end within [`GRACE`]; if that does not help either, leaves the
     /// process.
-    fn escalate(&mut self, ranks: &[Watched], control: &Control, why: impl FnOnce() -> Option<ExecError>) {
-        let waiting: Vec<&Watched> = ranks.iter().filter(|rank| !rank.progress.is_over()).collect();
+    fn escalate(&mut self, ranks: &[WatchedRank], control: &Control, why: impl FnOnce() -> Option<ExecError>) {
+        let waiting: Vec<&WatchedRank> = ranks.iter().filter(|rank| !rank.progress.is_over()).collect();
         if waiting.is_empty() {
             return;
         }
@@ -222,7 +222,7 @@ impl Control {
 }
 
 /// Returns the error of the first failed communicator; `None` if none has failed.
-fn failed(ranks: &[Watched]) -> Option<ExecError> {
+fn failed(ranks: &[WatchedRank]) -> Option<ExecError> {
     ranks.iter().find_map(|rank| {
         let (comm, fault) = rank.comm_monitor.failure()?;
         let (on, stream) = rank
@@ -244,7 +244,7 @@ fn failed(ranks: &[Watched]) -> Option<ExecError> {
 }
 
 /// Returns the error of the first rank whose thread has made no progress for too long; `None` if there is none.
-fn stuck(ranks: &[Watched], seen: &mut [(u64, Instant)]) -> Option<ExecError> {
+fn stuck(ranks: &[WatchedRank], seen: &mut [(u64, Instant)]) -> Option<ExecError> {
     let mut found = None;
     for (rank, (count, since)) in ranks.iter().zip(seen) {
         if rank.count() != *count || rank.progress.is_over() {

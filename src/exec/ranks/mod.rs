@@ -23,7 +23,7 @@ use crate::model;
 use super::driver::Backend;
 use super::failure::error::ExecError;
 use super::failure::hang;
-use super::failure::watchdog::{self, Watched};
+use super::failure::watchdog::{self, WatchedRank};
 use super::observe::vendor_observation::ObservedBy;
 use super::prepare::image::{Address, Commands, Image};
 use super::prepare::rank_schedule::RankSchedule;
@@ -32,7 +32,7 @@ use super::run::control::Control;
 use super::run::health::Health;
 use super::run::samples::Samples;
 use super::run::session::{self, LaunchMode, Session};
-use super::run::stopping::Stopping;
+use super::run::stopping::StopAgreementHandle;
 use processes::RankProcesses;
 
 /// Samples of all ranks.
@@ -146,7 +146,7 @@ pub(super) fn prepare_with(
     let opened = backend.open(images).map(|drivers| {
         let partners: Vec<(u32, Vec<u32>)> =
             ranks[own.clone()].iter().zip(&parts).map(|(rank, part)| (rank.number, part.partners.clone())).collect();
-        let stopping = Stopping::of(&partners);
+        let stopping = StopAgreementHandle::of(&partners);
         let parts = parts.into_iter().zip(&ranks[own.clone()]).zip(stopping);
         let session = |(driver, ((part, rank), stopping)): (_, ((_, &RankSchedule), _))| {
             Session::new(driver, part, rank.number, alone, stopping)
@@ -400,11 +400,11 @@ impl Ranks {
     }
 
     /// Returns the sessions whose communicators a watchdog can abort.
-    fn watched(&self) -> Vec<Watched> {
+    fn watched(&self) -> Vec<WatchedRank> {
         let watched = |session: &Session| {
             let comm_monitor = session.driver.comm_monitor()?;
             let (rank, progress) = (session.rank, session.progress.clone());
-            Some(Watched { rank, outline: session.lowered.outline.clone(), progress, comm_monitor })
+            Some(WatchedRank { rank, outline: session.lowered.outline.clone(), progress, comm_monitor })
         };
         self.sessions.iter().filter_map(watched).collect()
     }
@@ -472,7 +472,7 @@ impl Ranks {
     fn drop_abandoned(&self, ranks: &mut [Samples]) {
         let completed =
             self.sessions.iter().map(|session| &session.stopping).zip(ranks.iter().map(|its| its.time.len()));
-        let counts = Stopping::completed_by_connected(&completed.collect::<Vec<_>>());
+        let counts = StopAgreementHandle::completed_by_connected(&completed.collect::<Vec<_>>());
         ranks.iter_mut().zip(counts).for_each(|(samples, count)| samples.truncate(count));
     }
 

@@ -20,7 +20,7 @@ use crate::model::Sync;
 use super::control::Control;
 use super::gate::Gate;
 use super::samples::Samples;
-use super::stopping::Stopping;
+use super::stopping::StopAgreementHandle;
 
 /// Number of iterations whose stamps exist at the same time.
 pub(in crate::exec) const RING: u64 = 256;
@@ -74,7 +74,7 @@ pub struct Session {
     /// Progress of the other ranks of this process; empty if ranks run in turns.
     pub(in crate::exec) others: Vec<Arc<RankProgress>>,
     /// Agreement on the last iteration with the ranks of this process that it exchanges data with.
-    pub(in crate::exec) stopping: Stopping,
+    pub(in crate::exec) stopping: StopAgreementHandle,
     /// True if the driver runs several ranks in turns and waits for the others itself.
     pub(in crate::exec) in_turns: bool,
     /// Host time at which the last iteration had been issued, before the wait for other ranks; `None` if it did not
@@ -100,7 +100,7 @@ impl Session {
         mut lowered: LoweredSchedule,
         rank: u32,
         alone: bool,
-        stopping: Stopping,
+        stopping: StopAgreementHandle,
     ) -> Session {
         if !driver.gates() {
             lowered.gate = Gate::default();

@@ -33,16 +33,16 @@ struct Begun(AtomicU64);
 
 /// A rank's handle on the agreement with its connected ranks.
 #[derive(Clone, Debug)]
-pub(in crate::exec) struct Stopping {
+pub(in crate::exec) struct StopAgreementHandle {
     agreement: Arc<Agreement>,
     /// Index of the rank in [`Agreement::begun`].
     place: usize,
 }
 
-impl Stopping {
+impl StopAgreementHandle {
     /// Returns the handle of each rank of a process. `ranks` has each rank's number and the ranks that it exchanges
     /// data with, some of which may be in other processes.
-    pub fn of(ranks: &[(u32, Vec<u32>)]) -> Vec<Stopping> {
+    pub fn of(ranks: &[(u32, Vec<u32>)]) -> Vec<StopAgreementHandle> {
         let components = components(ranks);
         let mut members: Vec<Vec<usize>> = vec![Vec::new(); ranks.len()];
         components.iter().enumerate().for_each(|(rank, &component)| members[component].push(rank));
@@ -53,7 +53,7 @@ impl Stopping {
         let agreements: Vec<_> = members.iter().map(agreement).collect();
         let of = |(rank, component): (usize, usize)| {
             let index = members[component].iter().position(|&member| member == rank);
-            Stopping { agreement: agreements[component].clone(), place: index.expect("it is a member") }
+            StopAgreementHandle { agreement: agreements[component].clone(), place: index.expect("it is a member") }
         };
         components.into_iter().enumerate().map(of).collect()
     }
@@ -61,8 +61,8 @@ impl Stopping {
     /// Returns for each rank, given by its handle and its number of completed iterations, the number that all ranks
     /// connected with it have completed. It is smaller than the rank's own number if one of them abandoned an iteration that took
     /// too long.
-    pub fn completed_by_connected(ranks: &[(&Stopping, usize)]) -> Vec<usize> {
-        let of = |(stopping, own): &(&Stopping, usize)| {
+    pub fn completed_by_connected(ranks: &[(&StopAgreementHandle, usize)]) -> Vec<usize> {
+        let of = |(stopping, own): &(&StopAgreementHandle, usize)| {
             let connected = ranks.iter().filter(|(other, _)| Arc::ptr_eq(&stopping.agreement, &other.agreement));
             connected.map(|(_, completed)| *completed).min().unwrap_or(*own)
         };
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn ranks_stop_after_the_latest_iteration_that_has_begun() {
-        let ranks = Stopping::of(&[(0, vec![1]), (1, vec![0]), (2, vec![])]);
+        let ranks = StopAgreementHandle::of(&[(0, vec![1]), (1, vec![0]), (2, vec![])]);
         assert!(ranks[0].may_begin(0, false) && ranks[0].may_begin(1, false) && ranks[2].may_begin(0, false));
         assert!(ranks[1].may_begin(0, true), "rank 0 has begun two");
         assert!(ranks[1].may_begin(1, true));
@@ -147,15 +147,15 @@ mod tests {
         assert!(!ranks[0].may_begin(2, false), "it need not have seen the stop itself");
         assert!(ranks[2].may_begin(1, false), "it has nothing to do with them");
         assert!(!ranks[2].may_begin(2, true));
-        ranks.iter().for_each(Stopping::reset);
+        ranks.iter().for_each(StopAgreementHandle::reset);
         assert!(ranks.iter().all(|rank| rank.may_begin(0, false)));
     }
 
     #[test]
     fn an_iteration_counts_when_all_connected_ranks_completed_it() {
-        let ranks = Stopping::of(&[(0, vec![1]), (1, vec![]), (2, vec![]), (3, vec![0])]);
+        let ranks = StopAgreementHandle::of(&[(0, vec![1]), (1, vec![]), (2, vec![]), (3, vec![0])]);
         let completed: Vec<_> = ranks.iter().zip([8, 6, 9, 7]).collect();
-        assert_eq!(Stopping::completed_by_connected(&completed), [6, 6, 9, 6]);
+        assert_eq!(StopAgreementHandle::completed_by_connected(&completed), [6, 6, 9, 6]);
     }
 
     proptest! {
@@ -170,7 +170,7 @@ mod tests {
             stop in 0..200u64,
         ) {
             let ranks: Vec<(u32, Vec<u32>)> = (0..).zip(neighbours).collect();
-            let (stopping, components) = (Stopping::of(&ranks), components(&ranks));
+            let (stopping, components) = (StopAgreementHandle::of(&ranks), components(&ranks));
             let begun: Vec<AtomicU64> = ranks.iter().map(|_| AtomicU64::new(0)).collect();
             let stopped = AtomicBool::new(false);
             let run = |rank: usize| {

@@ -26,12 +26,12 @@ const MAX_UNREAD_BYTES: u64 = 64 << 20;
 pub struct Inspection {
     pub ranks: Ranks,
     /// The ranks of this process, in their order.
-    pub inspected: Vec<Inspected>,
+    pub inspected: Vec<ReferenceProgram>,
 }
 
 /// The program of one rank as needed to compute reference results.
 #[derive(Debug)]
-pub struct Inspected {
+pub struct ReferenceProgram {
     /// Bytes of each space.
     pub bytes: [u64; Space::COUNT],
     /// Initial contents of memory. Bytes that no fill covers are poisoned.
@@ -42,7 +42,7 @@ pub struct Inspected {
     /// Communicators, by the number in [`MatchBy::Comm`].
     pub comms: Vec<Comm>,
     /// The launches of each iteration of the period, then of each block around the iterations, in the order of issue.
-    pub steps: Vec<Vec<Launched>>,
+    pub steps: Vec<Vec<LaunchedOperation>>,
     /// Number of iterations of the period.
     pub period: usize,
     /// Indices of the blocks in `steps`.
@@ -51,7 +51,7 @@ pub struct Inspected {
 
 /// A launched operation of an iteration.
 #[derive(Debug)]
-pub struct Launched {
+pub struct LaunchedOperation {
     /// Slot of the cycle, and operation.
     pub op: (usize, OpId),
     pub work: LoweredSpec,
@@ -90,14 +90,14 @@ pub fn inspect(
         let places = (0..program.memories.len()).map(MemoryId::from).map(address_of).collect();
         let (bytes, fills) = (image.bytes, image.fills.clone());
         let mut keeper = CopyInserter { image, end: bytes[0].next_multiple_of(ALIGN), unread: 0 };
-        let mut steps: Vec<Vec<Launched>> = commands.period.iter_mut().map(|step| keeper.step(step)).collect();
+        let mut steps: Vec<Vec<LaunchedOperation>> = commands.period.iter_mut().map(|step| keeper.step(step)).collect();
         let period = steps.len();
         let around = commands.around.as_mut().map(|block| {
             steps.push(keeper.step(block));
             steps.len() - 1
         });
         let comms = image.comms.clone();
-        inspected.push(Inspected { bytes, fills, places, comms, steps, period, around });
+        inspected.push(ReferenceProgram { bytes, fills, places, comms, steps, period, around });
     })?;
     Ok(Inspection { ranks, inspected })
 }
@@ -122,7 +122,7 @@ struct ResultUse {
 
 impl CopyInserter<'_> {
     /// Returns the launches of an iteration, after it has inserted the copies that they need.
-    fn step(&mut self, step: &mut StepCommands) -> Vec<Launched> {
+    fn step(&mut self, step: &mut StepCommands) -> Vec<LaunchedOperation> {
         self.unread = 0;
         let launches: Vec<u32> = step.launches().map(|launch| launch.op).collect();
         let result_uses = result_uses(self.image, &launches);
@@ -140,7 +140,13 @@ impl CopyInserter<'_> {
     }
 
     /// Adds a launch to `all`; returns the copies that must follow it.
-    fn launched(&mut self, id: (usize, OpId), op: u32, result_use: ResultUse, all: &mut Vec<Launched>) -> Vec<u32> {
+    fn launched(
+        &mut self,
+        id: (usize, OpId),
+        op: u32,
+        result_use: ResultUse,
+        all: &mut Vec<LaunchedOperation>,
+    ) -> Vec<u32> {
         let op = self.image.ops[op as usize];
         let work = self.image.works[op.work as usize].clone();
         let (inputs, outputs) = self.image.operands(&op).split_at(work.spec.inputs.len());
@@ -163,7 +169,7 @@ impl CopyInserter<'_> {
             _ if op.crossing != NO_CROSSING => MatchBy::Crossing(op.crossing),
             _ => MatchBy::None,
         };
-        all.push(Launched { op: id, work, inputs, outputs, found, match_by });
+        all.push(LaunchedOperation { op: id, work, inputs, outputs, found, match_by });
         copies
     }
 

@@ -1,6 +1,5 @@
 //! Figures of observed iterations: operations, waiting, the chain of operations that an iteration waits for.
 
-pub(super) mod alone;
 pub(super) mod analysis;
 pub(super) mod arrivals;
 pub(super) mod balance;
@@ -13,6 +12,7 @@ pub(super) mod operations;
 pub(super) mod plausible;
 pub(super) mod queue_waits;
 pub mod skew;
+pub(super) mod solo_durations;
 pub(super) mod spans;
 pub(super) mod split;
 pub(super) mod subject;

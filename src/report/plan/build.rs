@@ -14,8 +14,8 @@ use crate::report::dump;
 use crate::schedule::{self, Schedule, Topology};
 
 use super::{
-    CriticalPath, Iteration, Kept, PlanDocument, PlannedDependency, PlannedOperation, Queues, RankCopy, Reason, SCHEMA,
-    Slice, Text, kept,
+    CriticalPath, Iteration, KeptMemory, PlanDocument, PlannedDependency, PlannedOperation, Queues, RankCopy, Reason,
+    SCHEMA, Slice, Text, kept,
 };
 
 /// The inputs of a document.
@@ -159,12 +159,12 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn kept(&mut self, found: &kept::KeptValue, operations: &[PlannedOperation]) -> Kept {
+    fn kept(&mut self, found: &kept::KeptValue, operations: &[PlannedOperation]) -> KeptMemory {
         let program = self.program;
         let memory = program.views.memory(found.view);
         let layout = program.layout(memory);
         let (from, to) = (&operations[found.from.index()], &operations[found.to.index()]);
-        Kept {
+        KeptMemory {
             memory: Text::from(format!("output of {}", program.names.name(program.memory(memory).name))),
             space: Text::from(layout.space.name()),
             form: Text::from(format!("{}{}", layout.dtype.name(), layout.dims)),

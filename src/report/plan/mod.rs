@@ -117,12 +117,12 @@ pub struct Iteration {
     pub critical_path: CriticalPath,
     /// Scratch memory that gradients read after their forward operations have written it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<Kept>,
+    pub kept: Vec<KeptMemory>,
 }
 
 /// Memory that is kept until a gradient has been computed with its contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct KeptMemory {
     /// Description of the memory, such as `output of h`.
     pub memory: Text,
     /// The space of the memory, such as `device`.

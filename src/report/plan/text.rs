@@ -8,7 +8,7 @@ use crate::base::{Bytes, Flops, Nanos, counted};
 use crate::measure::record::FusionRecord;
 
 use super::advice;
-use super::{Iteration, Kept, PlanDocument, PlannedDependency, PlannedOperation, RankCopy, Slice, SlotPlan};
+use super::{Iteration, KeptMemory, PlanDocument, PlannedDependency, PlannedOperation, RankCopy, Slice, SlotPlan};
 
 /// Maximum width of the column of streams; a longer name shifts the rest of its line.
 const STREAM: usize = 20;
@@ -185,7 +185,7 @@ fn kept(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
     let Some(most) = iteration.most_kept() else { return Ok(()) };
     writeln!(out, "kept for gradients, at most {} at a time:", Bytes(most))?;
     let rows = iteration.kept.iter().map(|kept| (&*kept.memory, Bytes(kept.bytes).to_string(), kept));
-    let rows: Vec<(&str, String, &Kept)> = rows.collect();
+    let rows: Vec<(&str, String, &KeptMemory)> = rows.collect();
     let value = rows.iter().map(|(value, ..)| value.chars().count()).max().unwrap_or(0);
     let size = rows.iter().map(|(_, size, _)| size.chars().count()).max().unwrap_or(0);
     for (name, bytes, kept) in rows {

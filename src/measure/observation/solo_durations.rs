@@ -8,11 +8,11 @@ use crate::measure::statistics::summary::Summary;
 
 /// Median durations in ns without waiting for other ranks, by the rank's slot and the operation.
 #[derive(Debug)]
-pub struct Alone(Vec<Vec<Option<f64>>>);
+pub struct SoloDurations(Vec<Vec<Option<f64>>>);
 
-impl Alone {
+impl SoloDurations {
     /// Computes the durations from observed iterations of a run on one stream.
-    pub fn of_serial(iterations: &[Iteration]) -> Alone {
+    pub fn of_serial(iterations: &[Iteration]) -> SoloDurations {
         let mut samples: Vec<Vec<Vec<f64>>> = Vec::new();
         for iteration in iterations {
             let step = at(&mut samples, iteration.trace.step);
@@ -21,7 +21,7 @@ impl Alone {
             }
         }
         let median = |samples: &Vec<f64>| Summary::of(samples).map(|summary| summary.p50);
-        Alone(samples.iter().map(|step| step.iter().map(median).collect()).collect())
+        SoloDurations(samples.iter().map(|step| step.iter().map(median).collect()).collect())
     }
 
     /// Forgets the operations of streams that are limited to some compute units, since the one stream of the run is not.

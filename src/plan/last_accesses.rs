@@ -9,7 +9,7 @@ const NEAR: usize = 8;
 
 /// Last accesses to items, which are numbered from 0.
 #[derive(Debug)]
-pub struct Latest<T> {
+pub struct LastAccesses<T> {
     /// For each item, the index of the first node of its list.
     first: Vec<u32>,
     nodes: Vec<ListNode<T>>,
@@ -28,10 +28,10 @@ struct ListNode<T> {
     access: T,
 }
 
-impl<T: Copy> Latest<T> {
+impl<T: Copy> LastAccesses<T> {
     /// Returns the lists of this many items, all empty.
     pub fn new(items: usize) -> Self {
-        Latest { first: vec![NONE; items], nodes: Vec::new(), free: NONE, far: FxHashMap::default() }
+        LastAccesses { first: vec![NONE; items], nodes: Vec::new(), free: NONE, far: FxHashMap::default() }
     }
 
     /// True if no queue has accessed an item.
@@ -121,7 +121,7 @@ impl<T: Copy> Latest<T> {
 mod tests {
     use super::*;
 
-    fn sorted(latest: &Latest<u32>, item: u32) -> Vec<(u32, u32)> {
+    fn sorted(latest: &LastAccesses<u32>, item: u32) -> Vec<(u32, u32)> {
         let mut all: Vec<_> = latest.of(item).collect();
         all.sort_unstable();
         all
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn each_queue_has_one_access() {
         let queues = 3 * NEAR as u32;
-        let mut latest = Latest::new(2);
+        let mut latest = LastAccesses::new(2);
         for round in 0..3 {
             for queue in 0..queues {
                 latest.note(1, queue, 100 * round + queue);
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn cleared_entries_are_reused() {
-        let mut latest = Latest::new(2);
+        let mut latest = LastAccesses::new(2);
         for round in 0..4 {
             for queue in 0..20 {
                 latest.note(round % 2, queue, round);
