@@ -12,7 +12,7 @@ mod run;
 mod verify;
 
 pub use driver::{Backend, DeviceInfo, Driver, Fault, Issued, LaneCompletion, Repeat};
-pub use failure::constant::Constant;
+pub use failure::constant_text::Constant;
 pub use failure::diagnose::Diagnosis;
 pub use failure::error::ExecError;
 pub use failure::watchdog::CommMonitor;

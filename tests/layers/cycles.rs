@@ -13,7 +13,7 @@ const KNOWN: [(&str, &str, &str); 10] = [
     ),
     (
         "cli::commands",
-        "ab exec passed scenario sweep",
+        "ab exec forwarded_options scenario sweep",
         "`scenario` reports the mistakes of a file for all commands, each of which checks its own fields and reads by it",
     ),
     (

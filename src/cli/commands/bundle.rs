@@ -13,7 +13,7 @@ use crate::schedule::Topology;
 use crate::syntax::LANGUAGE;
 
 use super::exec::{self, ExecArgs};
-use super::passed::exec_args;
+use super::forwarded_options::exec_args;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::inputs::load::{self, FileKind, Loaded};
 use crate::cli::inputs::{container, library, project};

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::base::OnceBlock;
 use crate::ops::KernelCode;
 
-use super::constant::{Constant, constant};
+use super::constant_text::{Constant, constant};
 
 /// An error of preparing or running a session.
 #[derive(Clone, Debug, Error, Diagnostic, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ use crate::base::{Nanos, counted};
 use crate::exec::{DeviceInfo, ExecError, Fault, ImageOp};
 use crate::ops::{Arithmetic, Gemm, Launch, Matrix};
 
-use super::finals;
+use super::final_choice;
 
 /// Number of products up to which each is timed, which takes up to 0.1 s for a product of 1 ms. A workload whose sizes
 /// are drawn has hundreds of products; then one of each class is timed, and the others take its algorithm.
@@ -211,7 +211,7 @@ impl<A: Api> Chooser<'_, A> {
             self.issue_product(&candidates[place], &product.uses[number], product.reserved, stream)
         });
         let what = describe(gemm);
-        match (finals::best(&finals), failed) {
+        match (final_choice::best(&finals), failed) {
             (Some((place, time)), _) => {
                 disk_cache::store(kept.as_deref(), &StoredChoice { place, time }.packed());
                 let Candidate { algorithm, split } = candidates.swap_remove(place);

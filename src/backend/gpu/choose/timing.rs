@@ -10,7 +10,7 @@ use crate::backend::gpu::api::runtime::{Graph, Stream};
 use crate::backend::gpu::api::{Api, Call};
 use crate::base::Nanos;
 
-use super::finals::finalists;
+use super::final_choice::finalists;
 use super::products::Chooser;
 
 /// Number of timed runs of a candidate, after one untimed run.

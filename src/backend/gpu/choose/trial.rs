@@ -7,7 +7,7 @@ use crate::backend::gpu::api::{Api, Call};
 use crate::base::Nanos;
 use crate::exec::ExecError;
 
-use super::finals::{self, NEAR};
+use super::final_choice::{self, NEAR};
 use super::products::Chooser;
 
 /// Time after which no further candidate is timed, provided that some candidate or another way has run.
@@ -131,7 +131,7 @@ impl<A: Api> Chooser<'_, A> {
             };
             issue(by, number, stream)
         });
-        let Some((chosen, least)) = finals::best(&finals) else {
+        let Some((chosen, least)) = final_choice::best(&finals) else {
             let fault = failure.map_or_else(|| format!("nothing computes {what}"), |fault| fault.to_string());
             return Err(ExecError::Device { fault, help: None });
         };

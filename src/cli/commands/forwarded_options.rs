@@ -10,10 +10,10 @@ use super::exec::ExecArgs;
 pub use super::exec::{ArgumentError, exec_args};
 
 /// Selects the options that a command passes on.
-pub trait PassedOptions: Clone + std::fmt::Debug + Send + Sync + 'static {
+pub trait ForwardedOptions: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The heading for these options in the help.
     const HEADING: &str;
-    /// Long names, in the order in which they are passed on.
+    /// Long names, in the order in which they are forwarded.
     const OPTIONS: &[&str];
     /// True if a value can be a list.
     const LISTS: bool = false;
@@ -21,16 +21,16 @@ pub trait PassedOptions: Clone + std::fmt::Debug + Send + Sync + 'static {
 
 /// Options as they were typed; the started runs parse their values.
 #[derive(Clone, Debug)]
-pub struct PassedArgs<P> {
+pub struct ForwardedArgs<P> {
     /// The long name of each option, and its value; `None` for a flag.
     pub given: Vec<(&'static str, Option<String>)>,
     of: PhantomData<P>,
 }
 
-impl<P: PassedOptions> PassedArgs<P> {
+impl<P: ForwardedOptions> ForwardedArgs<P> {
     /// Options with these long names and values.
-    pub fn new(given: Vec<(&'static str, Option<String>)>) -> PassedArgs<P> {
-        PassedArgs { given, of: PhantomData }
+    pub fn new(given: Vec<(&'static str, Option<String>)>) -> ForwardedArgs<P> {
+        ForwardedArgs { given, of: PhantomData }
     }
 
     /// True if the option with this long name was given.
@@ -48,7 +48,7 @@ impl<P: PassedOptions> PassedArgs<P> {
     }
 }
 
-impl<P: PassedOptions> FromArgMatches for PassedArgs<P> {
+impl<P: ForwardedOptions> FromArgMatches for ForwardedArgs<P> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut given = Vec::new();
         for &name in P::OPTIONS {
@@ -57,7 +57,7 @@ impl<P: PassedOptions> FromArgMatches for PassedArgs<P> {
                 Err(_) => given.extend(matches.get_flag(name).then_some((name, None))),
             }
         }
-        Ok(PassedArgs { given, of: PhantomData })
+        Ok(ForwardedArgs { given, of: PhantomData })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -66,12 +66,12 @@ impl<P: PassedOptions> FromArgMatches for PassedArgs<P> {
     }
 }
 
-impl<P: PassedOptions> Args for PassedArgs<P> {
+impl<P: ForwardedOptions> Args for ForwardedArgs<P> {
     fn augment_args(command: clap::Command) -> clap::Command {
         let exec = ExecArgs::augment_args(clap::Command::new("exec"));
         P::OPTIONS.iter().fold(command, |command, name| {
             let option = exec.get_arguments().find(|option| option.get_long() == Some(name));
-            command.arg(passed::<P>(name, option.expect("`aorta exec` has every option that is passed on")))
+            command.arg(forwarded::<P>(name, option.expect("`aorta exec` has every option that is forwarded")))
         })
     }
 
@@ -81,7 +81,7 @@ impl<P: PassedOptions> Args for PassedArgs<P> {
 }
 
 /// Declares an option of `aorta exec` with any text as its value.
-fn passed<P: PassedOptions>(name: &'static str, option: &Arg) -> Arg {
+fn forwarded<P: ForwardedOptions>(name: &'static str, option: &Arg) -> Arg {
     let arg = Arg::new(name).long(name).help_heading(P::HEADING).action(option.get_action().clone());
     let help = option.get_help().cloned().unwrap_or_default();
     if !option.get_action().takes_values() {
@@ -108,19 +108,20 @@ mod tests {
     #[derive(Clone, Debug)]
     struct Few;
 
-    impl PassedOptions for Few {
+    impl ForwardedOptions for Few {
         const HEADING: &str = "Few";
         const OPTIONS: &[&str] = &["backend", "set", "verify", "expected"];
     }
 
     #[test]
     fn options_are_passed_on_as_they_were_typed() {
-        let command = || PassedArgs::<Few>::augment_args(clap::Command::new("x").no_binary_name(true));
-        let words =
-            |typed: &[&str]| PassedArgs::<Few>::from_arg_matches(&command().get_matches_from(typed)).unwrap().words();
+        let command = || ForwardedArgs::<Few>::augment_args(clap::Command::new("x").no_binary_name(true));
+        let words = |typed: &[&str]| {
+            ForwardedArgs::<Few>::from_arg_matches(&command().get_matches_from(typed)).unwrap().words()
+        };
         let typed = ["--verify", "--set", "n=[1, 2]", "--backend=no such", "--set=m=-1", "--expected=a b"];
-        let passed = ["--backend=no such", "--set=n=[1, 2]", "--set=m=-1", "--verify", "--expected=a b"];
-        assert_eq!(words(&typed), passed);
+        let forwarded = ["--backend=no such", "--set=n=[1, 2]", "--set=m=-1", "--verify", "--expected=a b"];
+        assert_eq!(words(&typed), forwarded);
         assert_eq!(words(&[]), [""; 0]);
         // Options that `aorta exec` accepts once are accepted once here too.
         assert!(command().try_get_matches_from(["--backend=a", "--backend=b"]).is_err());

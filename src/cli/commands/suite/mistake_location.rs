@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::cli::error::CliError;
-use crate::cli::inputs::placed::{self, FieldPlace, Given};
+use crate::cli::inputs::mistake_location::{self, FieldPlace, Given};
 use crate::config::{ConfigError, Mistakes, SuiteCase, SuiteFile};
 
 use super::plan::CaseMistake;
@@ -24,7 +24,7 @@ pub fn placed(
             mistakes.add(&words(&path), error);
             ConfigError::from(mistakes).into()
         }
-        error => placed::in_file(error, (&suite.name, text), &|given| {
+        error => mistake_location::in_file(error, (&suite.name, text), &|given| {
             let find = |names: &[&str]| suite.paths(case, names).iter().find_map(|path| place(path, mistakes));
             match given {
                 Given::Preset => find(&["preset"]),
