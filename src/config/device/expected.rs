@@ -8,10 +8,8 @@ use serde::Deserialize;
 use crate::base::named::named;
 use crate::base::units::{self, Dimension};
 use crate::base::{suggest, visible};
-use crate::config::error::ConfigError;
-use crate::config::ron::mistakes::Mistakes;
 use crate::config::ron::ron_file;
-use crate::config::values::quantity::QuantityRange;
+use crate::config::{ConfigError, Mistakes, QuantityRange};
 
 /// Help on where all fields are explained.
 const FIELDS: &str = "docs/suites.md lists the fields, and config/expected/h200.ron is a whole file";

@@ -4,9 +4,8 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::base::{suggest, visible};
-use crate::config::error::ConfigError;
-use crate::config::ron::mistakes::Mistakes;
 use crate::config::ron::ron_file;
+use crate::config::{ConfigError, Mistakes};
 
 use super::figure::{FigureUnit, SourcedFigure};
 

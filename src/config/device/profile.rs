@@ -6,9 +6,8 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use crate::base::visible;
-use crate::config::error::ConfigError;
-use crate::config::ron::mistakes::Mistakes;
 use crate::config::ron::ron_file;
+use crate::config::{ConfigError, Mistakes};
 
 use super::figure::{FigureUnit, SourcedFigure};
 use super::links::Links;

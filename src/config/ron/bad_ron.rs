@@ -6,9 +6,7 @@ use ron::Error;
 use ron::error::Position;
 
 use crate::base::suggest;
-use crate::config::error::ConfigError;
-use crate::config::run::scenario::{FIELDS, Field, OPTIONS_WITHOUT_FIELD};
-use crate::config::run::settings::SETTINGS;
+use crate::config::{ConfigError, FIELDS, Field, OPTIONS_WITHOUT_FIELD, SETTINGS};
 
 /// Returns the message for an error in a RON text, and the label for its location. `field` is the field whose value is
 /// read; `None` outside of fields. `shown` is the text at the location; `is_cut` is true if it is a value of which only

@@ -10,7 +10,7 @@ use ron::Error;
 use serde::de::DeserializeOwned;
 
 use crate::base::{SourceMap, SrcSpan};
-use crate::config::error::ConfigError;
+use crate::config::ConfigError;
 
 use super::bad_ron::{bad_ron, offset, token};
 use super::mistakes::{MAX_MISTAKES, Mistake, Mistakes, UnreadEntry};

@@ -24,7 +24,7 @@ use indexmap::IndexMap;
 use sha2::{Digest, Sha256};
 
 use crate::base::{hex, visible};
-use crate::config::error::ConfigError;
+use crate::config::ConfigError;
 
 /// The first line of a bundle.
 const HEAD: &str = "aorta bundle 1";

@@ -4,7 +4,7 @@ use std::path::{Component, Path};
 
 use serde::Deserialize;
 
-use crate::config::error::ConfigError;
+use crate::config::ConfigError;
 use crate::config::ron::ron_file;
 
 /// Name of the file that makes a folder a project.

@@ -9,15 +9,12 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 
 use crate::base::shell;
-use crate::config::error::ConfigError;
-use crate::config::ron::mistakes::Mistakes;
 use crate::config::ron::ron_file;
-use crate::config::values::choices::{
-    BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting,
-    SyncSetting,
-};
 use crate::config::values::field::{self, FieldValue};
-use crate::config::values::quantity::QuantityRange;
+use crate::config::{
+    BackendSetting, CacheSetting, CaseOrder, ConfigError, DataSetting, Effort, GateSetting, LaunchSetting, Mistakes,
+    ObserveSetting, QuantityRange, SyncSetting,
+};
 
 use super::settings::Settings;
 use super::variables;

@@ -8,11 +8,12 @@ use std::ops::RangeInclusive;
 use serde::Deserialize;
 
 use crate::base::{Bytes, Nanos, suggest};
-use crate::config::error::ConfigError;
 use crate::config::ron::bad_ron::explain;
 use crate::config::ron::ron_file::{self, options};
-use crate::config::values::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting};
-use crate::config::values::value::{EffortPlan, InvalidValue, SettingValue};
+use crate::config::values::value::{InvalidValue, SettingValue};
+use crate::config::{
+    CacheSetting, ConfigError, DataSetting, Effort, EffortPlan, GateSetting, LaunchSetting, ObserveSetting,
+};
 
 use super::scenario::FIELDS;
 

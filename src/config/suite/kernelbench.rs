@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::config::error::ConfigError;
 use crate::config::ron::ron_file;
-use crate::config::values::choices::LaunchSetting;
+use crate::config::{ConfigError, LaunchSetting};
 
 use super::SuiteCase;
 

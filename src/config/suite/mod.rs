@@ -12,14 +12,9 @@ use crate::base::Bytes;
 use crate::base::units::Dimension;
 use crate::base::{suggest, visible};
 
-use super::error::ConfigError;
-use super::ron::kind::RonKind;
-use super::ron::mistakes::Mistakes;
 use super::ron::ron_file;
-use super::run::scenario::check_setting;
-use super::values::choices::{Effort, LaunchSetting};
-use super::values::quantity::{Quantity, QuantityRange};
 use super::values::words;
+use super::{ConfigError, Effort, LaunchSetting, Mistakes, Quantity, QuantityRange, RonKind, check_setting};
 use table::{SuiteTable, TableMistake};
 
 /// Help on where all fields are explained.

@@ -6,7 +6,7 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::base::units::{self, Dimension};
-use crate::config::error::ConfigError;
+use crate::config::ConfigError;
 
 /// Unit of a share.
 const PERCENT: &str = "%";

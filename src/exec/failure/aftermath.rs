@@ -1,8 +1,6 @@
 //! The state of a session whose run failed: the snapshot of a hang, and the error that the user sees.
 
-use crate::exec::driver::LaneCompletion;
-use crate::exec::run::control::Control;
-use crate::exec::run::session::Session;
+use crate::exec::{Control, LaneCompletion, Session};
 
 use super::error::ExecError;
 use super::hang::{self, HangSnapshot, RankReport};

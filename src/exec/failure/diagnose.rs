@@ -8,12 +8,10 @@ use clap::ValueEnum;
 use miette::LabeledSpan;
 
 use crate::base::named::named;
-use crate::exec::driver::Fault;
 use crate::exec::observe::Timing;
-use crate::exec::prepare::image::{ImageCommand, NO_COMM};
-use crate::exec::ranks::Ranks;
-use crate::exec::run::control::Control;
-use crate::exec::run::session::{LaunchMode, RING, Session, at_operation, device};
+use crate::exec::prepare::image::ImageCommand;
+use crate::exec::run::session::{RING, at_operation, device};
+use crate::exec::{Control, Fault, LaunchMode, NO_COMM, Ranks, Session};
 
 use super::error::ExecError;
 use super::hang::{self, HangSnapshot, LaneState};

@@ -8,9 +8,9 @@ use std::ops::Range;
 use miette::LabeledSpan;
 
 use crate::base::{Nanos, OnceBlock, SrcSpan, counted};
-use crate::exec::driver::LaneCompletion;
 use crate::exec::prepare::CommandOutline;
-use crate::exec::prepare::image::{Comm, ImageCommand, NO_COMM, StepCommands, StepLaunch};
+use crate::exec::prepare::image::{ImageCommand, StepCommands, StepLaunch};
+use crate::exec::{Comm, LaneCompletion, NO_COMM};
 
 use super::error::ExecError;
 

@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 use miette::LabeledSpan;
 
 use crate::base::parallel;
-use crate::exec::driver::Fault;
 use crate::exec::prepare::CommandOutline;
-use crate::exec::run::control::Control;
+use crate::exec::{Control, Fault};
 
 use super::error::ExecError;
 use super::hang::listed;

@@ -6,8 +6,8 @@
 //! measured.
 
 use crate::base::Nanos;
-use crate::exec::failure::error::ExecError;
-use crate::exec::run::session::{Session, clock_jump, device};
+use crate::exec::run::session::{clock_jump, device};
+use crate::exec::{ExecError, Session};
 
 use super::trace::{Moment, Trace};
 

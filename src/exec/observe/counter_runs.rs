@@ -2,10 +2,8 @@
 //! and the device counts while a chosen one runs.
 
 use crate::base::OpId;
-use crate::exec::failure::error::ExecError;
-use crate::exec::ranks::Ranks;
-use crate::exec::run::control::Control;
-use crate::exec::run::session::{LaunchMode, Session, device};
+use crate::exec::run::session::device;
+use crate::exec::{Control, ExecError, LaunchMode, Ranks, Session};
 
 use super::counters::{CountedOperation, Counters};
 

@@ -10,9 +10,8 @@ pub(super) mod vendor_observation;
 
 use crate::base::{LaneId, Nanos, gcd};
 
-use super::failure::error::ExecError;
-use super::run::control::Control;
-use super::run::session::{LaunchMode, Session, device};
+use super::run::session::device;
+use super::{Control, ExecError, LaunchMode, Session};
 use trace::{Span, Trace};
 
 /// Maximum number of observed slots. Of a longer cycle every second, third, … slot is observed, counted from slot 0.

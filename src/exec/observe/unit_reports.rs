@@ -1,14 +1,12 @@
 //! Runs in which the generated kernels of chosen operations report on which compute units their blocks run.
 
 use crate::base::{DType, OpId, Space};
-use crate::exec::driver::Backend;
-use crate::exec::failure::error::ExecError;
-use crate::exec::prepare::SessionOptions;
-use crate::exec::prepare::image::{Address, Fill, Image, LoweredSpec, StepCommands, StepLaunch};
-use crate::exec::prepare::rank_schedule::RankSchedule;
+use crate::exec::prepare::image::{StepCommands, StepLaunch};
 use crate::exec::ranks::prepare_with;
-use crate::exec::run::control::Control;
-use crate::exec::run::session::{LaunchMode, Session, device};
+use crate::exec::run::session::device;
+use crate::exec::{
+    Address, Backend, Control, ExecError, Fill, Image, LaunchMode, LoweredSpec, RankSchedule, Session, SessionOptions,
+};
 use crate::ops::init::Init;
 use crate::ops::unit_report::{COUNTERS, reporting};
 

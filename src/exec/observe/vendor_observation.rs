@@ -7,11 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{LaneId, Nanos, OpId};
 use crate::config::ObserveSetting;
-use crate::exec::failure::error::ExecError;
 use crate::exec::prepare::image::{ImageCommand, StepCommands};
-use crate::exec::ranks::Ranks;
-use crate::exec::run::control::Control;
-use crate::exec::run::session::{LaunchMode, Session};
+use crate::exec::{Control, ExecError, LaunchMode, Ranks, Session};
 
 use super::activity::{self, Activity, IterationTimes};
 use super::trace::{Span, Trace, TracedLaunch};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::exec::failure::error::ExecError;
 use crate::exec::observe::Timing;
-use crate::exec::run::session::{Session, device};
+use crate::exec::run::session::device;
+use crate::exec::{ExecError, Session};
 
 use super::image::ImageCommand;
 use super::{CommandOutline, LoweredSchedule};

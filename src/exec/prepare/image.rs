@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Around, DType, GroupId, Nanos, OpId, Space, SrcSpan, StreamId};
-use crate::exec::failure::error::ExecError;
+use crate::exec::ExecError;
 use crate::model::{MemoryKind, OpKind};
 use crate::ops::init::Init;
 use crate::ops::{Category, Collective, Launch, Spec};

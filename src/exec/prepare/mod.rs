@@ -16,11 +16,10 @@ use crate::ops::{Collective, CollectiveKind, Launch};
 use crate::schedule::Schedule;
 use crate::schedule::{self, Placement};
 
-use super::driver::Backend;
-use super::failure::error::ExecError;
 use super::observe::clock;
 use super::run::gate::Gate;
-use super::run::session::{RING, Session};
+use super::run::session::RING;
+use super::{Backend, ExecError, Session};
 use image::{Comm, Commands, Image, ImageOp, StepCommands};
 use rank_schedule::RankSchedule;
 

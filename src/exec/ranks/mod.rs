@@ -20,19 +20,16 @@ use crate::base::{MemoryId, Nanos, OnceBlock, parallel, stage, threads};
 use crate::config::ObserveSetting;
 use crate::model;
 
-use super::driver::Backend;
-use super::failure::error::ExecError;
 use super::failure::hang;
 use super::failure::watchdog::{self, WatchedRank};
-use super::observe::vendor_observation::ObservedBy;
-use super::prepare::image::{Address, Commands, Image};
-use super::prepare::rank_schedule::RankSchedule;
-use super::prepare::{self, SessionOptions};
-use super::run::control::Control;
-use super::run::health::Health;
-use super::run::samples::Samples;
-use super::run::session::{self, LaunchMode, Session};
+use super::prepare;
+use super::prepare::image::Commands;
+use super::run::session;
 use super::run::stopping::StopAgreementHandle;
+use super::{
+    Address, Backend, Control, ExecError, Health, Image, LaunchMode, ObservedBy, RankSchedule, Samples, Session,
+    SessionOptions,
+};
 use processes::RankProcesses;
 
 /// Samples of all ranks.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::base::Bytes;
-use crate::exec::failure::error::ExecError;
+use crate::exec::ExecError;
 
 /// Maximum bytes of a message or an answer. A process whose message is longer fails.
 pub const MAX_MESSAGE: usize = 1 << 30;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::base::{computing, stage};
-use crate::exec::failure::error::ExecError;
+use crate::exec::ExecError;
 
 /// Callback for a thread that does not return from a call: reports the error, and may end the process.
 struct NoReturnHandler(Box<dyn Fn(&ExecError) + Send + Sync>);

@@ -5,10 +5,9 @@
 //! before it can open the gate, so only iterations that fit with a margin are held.
 
 use crate::base::Nanos;
-use crate::exec::driver::Issued;
-use crate::exec::failure::error::ExecError;
 use crate::exec::observe::Timing;
-use crate::exec::prepare::image::{Image, ImageCommand, StepCommands};
+use crate::exec::prepare::image::{ImageCommand, StepCommands};
+use crate::exec::{ExecError, Image, Issued};
 use crate::model::Sync;
 use crate::ops::Launch;
 

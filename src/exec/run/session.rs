@@ -7,14 +7,13 @@ use miette::LabeledSpan;
 
 use crate::base::named::named;
 use crate::base::{MemoryId, Nanos, OnceBlock, SrcSpan};
-use crate::exec::driver::{Driver, Fault, LaneCompletion};
-use crate::exec::failure::error::ExecError;
 use crate::exec::failure::hang::HangSnapshot;
 use crate::exec::failure::watchdog::RankProgress;
 use crate::exec::observe::Timing;
 use crate::exec::observe::vendor_observation::Recording;
 use crate::exec::prepare::image::ImageCommand;
 use crate::exec::prepare::{CommandOutline, LoweredSchedule};
+use crate::exec::{Driver, ExecError, Fault, LaneCompletion};
 use crate::model::Sync;
 
 use super::control::Control;

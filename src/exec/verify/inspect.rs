@@ -8,12 +8,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::base::{Around, MemoryId, OpId, Space};
-use crate::exec::driver::Backend;
-use crate::exec::failure::error::ExecError;
-use crate::exec::prepare::SessionOptions;
-use crate::exec::prepare::image::{Address, Comm, Fill, Image, ImageCommand, LoweredSpec, NO_CROSSING, StepCommands};
-use crate::exec::prepare::rank_schedule::RankSchedule;
-use crate::exec::ranks::{Ranks, prepare_with};
+use crate::exec::prepare::image::{ImageCommand, StepCommands};
+use crate::exec::ranks::prepare_with;
+use crate::exec::{
+    Address, Backend, Comm, ExecError, Fill, Image, LoweredSpec, NO_CROSSING, RankSchedule, Ranks, SessionOptions,
+};
 use crate::ops::{self, Tensor};
 
 /// Alignment of copies in bytes.

@@ -9,12 +9,9 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashSet;
 
 use crate::base::{OpId, Space};
-use crate::exec::driver::Backend;
-use crate::exec::failure::error::ExecError;
-use crate::exec::prepare::SessionOptions;
-use crate::exec::prepare::image::{Address, Fill, Image, ImageCommand, StepCommands};
-use crate::exec::prepare::rank_schedule::RankSchedule;
-use crate::exec::ranks::{Ranks, prepare_with};
+use crate::exec::prepare::image::{ImageCommand, StepCommands};
+use crate::exec::ranks::prepare_with;
+use crate::exec::{Address, Backend, ExecError, Fill, Image, RankSchedule, Ranks, SessionOptions};
 use crate::model::{OpKind, Program, Sync};
 use crate::ops::init::Init;
 use crate::ops::witness as ops;
