@@ -11,7 +11,8 @@ use aorta::backend::sim::Sim;
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::{EffortPlan, Profile};
 use aorta::exec::{
-    self, Backend, Control, DeviceInfo, Driver, ExecError, Health, Image, LaunchMode, Observation, Peers, Sensors,
+    self, Backend, Control, DeviceInfo, Driver, ExecError, Health, Image, LaunchMode, Observation, RankProcesses,
+    Sensors,
 };
 use aorta::measure::{self, Measured};
 use aorta::model::{AnalysisOptions, Program};
@@ -24,7 +25,7 @@ use crate::common::mock::{Mock, Script};
 /// A backend that runs one rank of a world.
 struct OneOf<'a> {
     backend: &'a dyn Backend,
-    peers: Arc<dyn Peers>,
+    peers: Arc<dyn RankProcesses>,
 }
 
 impl Backend for OneOf<'_> {
@@ -46,7 +47,7 @@ impl Backend for OneOf<'_> {
         self.backend.open(images)
     }
 
-    fn peers(&self) -> Option<Arc<dyn Peers>> {
+    fn processes(&self) -> Option<Arc<dyn RankProcesses>> {
         Some(self.peers.clone())
     }
 }

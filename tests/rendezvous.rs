@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use aorta::backend::rendezvous::{JoinOptions, LostRankHandler, Rendezvous, Secret, Transport};
-use aorta::exec::{ExecError, Peers, agree, gather};
+use aorta::exec::{ExecError, RankProcesses, agree, gather};
 
 /// A free port followed by free ones, since tests and other programs run concurrently.
 fn port() -> u16 {
@@ -104,9 +104,10 @@ fn one_rank_s_failure_ends_all() {
             1 => Err(ExecError::Device { fault: "`launch` returned 700".to_owned(), help: None }),
             _ => Ok(rank),
         };
-        let first = agree(Some(&peers as &dyn Peers), "iterations", own).expect_err("one has failed").to_string();
+        let first =
+            agree(Some(&peers as &dyn RankProcesses), "iterations", own).expect_err("one has failed").to_string();
         // All continue together if all agree.
-        let then = agree(Some(&peers as &dyn Peers), "graphs", Ok(rank)).expect("all are there");
+        let then = agree(Some(&peers as &dyn RankProcesses), "graphs", Ok(rank)).expect("all are there");
         peers.leave(None);
         (first, then)
     });
@@ -137,11 +138,12 @@ fn a_failure_wakes_those_that_are_under_way() {
                 }
             };
             peers.watch(None);
-            let error = agree::<u32>(Some(&peers as &dyn Peers), "iterations", own).expect_err("one has failed");
+            let error =
+                agree::<u32>(Some(&peers as &dyn RankProcesses), "iterations", own).expect_err("one has failed");
             // A wait that has ended wakes nobody later.
             let later = Arc::new(AtomicBool::new(false));
             peers.watch(Some(later.clone()));
-            agree(Some(&peers as &dyn Peers), "graphs", Ok(())).expect("all are there");
+            agree(Some(&peers as &dyn RankProcesses), "graphs", Ok(())).expect("all are there");
             peers.leave(None);
             (error.to_string(), later.load(Ordering::Relaxed))
         });

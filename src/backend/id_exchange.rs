@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::base::threads::{lock, unpoisoned};
-use crate::exec::{Comm as CommKey, ExecError, Peers, gather};
+use crate::exec::{Comm as CommKey, ExecError, RankProcesses, gather};
 
 /// Identifier of a communicator in the library, by which its ranks find each other.
 #[repr(C)]
@@ -43,7 +43,7 @@ pub struct IdExchange {
     changed: Condvar,
     /// Connection to the other processes, if each rank has its own process; `None` if all ranks are threads of this
     /// process.
-    peers: Option<Arc<dyn Peers>>,
+    processes: Option<Arc<dyn RankProcesses>>,
 }
 
 struct IdExchangeState {
@@ -62,22 +62,22 @@ struct IdExchangeState {
 }
 
 impl IdExchange {
-    /// Creates the exchange for `ranks` ranks of this process. With `peers`, this process has one rank, and each other
-    /// rank has a process.
-    pub fn new(ranks: usize, peers: Option<Arc<dyn Peers>>) -> IdExchange {
+    /// Creates the exchange for `ranks` ranks of this process. With `processes`, this process has one rank, and each
+    /// other rank has a process.
+    pub fn new(ranks: usize, processes: Option<Arc<dyn RankProcesses>>) -> IdExchange {
         let (ids, making) = (BTreeMap::new(), BTreeMap::new());
         let state = IdExchangeState { ids, making, count: 0, coming: ranks, trying: ranks, failed: false };
-        IdExchange { state: Mutex::new(state), changed: Condvar::new(), peers }
+        IdExchange { state: Mutex::new(state), changed: Condvar::new(), processes }
     }
 
     /// Reports that a rank is ready, with the ids that it has created, or, with `None`, that it has failed. Waits for
     /// all other ranks and returns all ids; `None` if any rank has failed. No rank creates a communicator before all
     /// are ready: one that did would block forever if another rank had failed.
     pub fn gather(&self, created: Option<Ids>) -> Result<Option<Ids>, ExecError> {
-        let Some(peers) = &self.peers else { return Ok(self.gather_here(created)) };
+        let Some(processes) = &self.processes else { return Ok(self.gather_here(created)) };
         let created: Option<Vec<(CommKey, Vec<u8>)>> =
             created.map(|ids| ids.into_iter().map(|(comm, id)| (comm, id.to_bytes())).collect());
-        let all: Option<Vec<_>> = gather(peers.as_ref(), "communicators", &created)?.into_iter().collect();
+        let all: Option<Vec<_>> = gather(processes.as_ref(), "communicators", &created)?.into_iter().collect();
         let ids = all.map(|all| all.into_iter().flatten());
         Ok(ids.map(|ids| ids.map(|(comm, id)| (comm, UniqueId::from_bytes(&id))).collect()))
     }
@@ -126,7 +126,7 @@ impl IdExchange {
         let state = lock(&self.state);
         let (comm, (there, _)) = state.making.first_key_value()?;
         let missing: Vec<u32> = comm.ranks.iter().copied().filter(|rank| !there.contains(rank)).collect();
-        Some(match missing.is_empty() || self.peers.is_some() {
+        Some(match missing.is_empty() || self.processes.is_some() {
             true => format!("the library does not finish creating the communicator of ranks {:?}", comm.ranks),
             false => format!("ranks {there:?} wait for ranks {missing:?} to create a communicator for {}", comm.stream),
         })

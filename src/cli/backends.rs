@@ -10,7 +10,7 @@ use crate::backend::host::Host;
 use crate::backend::ranges::Ranges;
 use crate::backend::sim::{Compile, Sim};
 use crate::config::{BackendSetting, Links, Profile, Settings, SourcedFigure};
-use crate::exec::{Backend, DeviceInfo, ExecError, Peers};
+use crate::exec::{Backend, DeviceInfo, ExecError, RankProcesses};
 use crate::ops::KernelSource;
 
 use super::environment;
@@ -24,7 +24,7 @@ pub struct LaunchedRank {
     /// Number of this process on its host.
     pub local_rank: u32,
     /// The processes of the other ranks.
-    pub peers: Arc<dyn Peers>,
+    pub processes: Arc<dyn RankProcesses>,
 }
 
 /// An opened backend, and a note on why another was not chosen.
@@ -154,7 +154,7 @@ impl GpuRequest<'_> {
         };
         let devices: Result<Vec<A>, ExecError> = (first..first.saturating_add(count)).map(open).collect();
         let backend = Gpu::new(devices?, kernel_cache()).with_ranges(self.ranges);
-        let backend = backend.with_peers(self.launched_rank.map(|launched_rank| launched_rank.peers.clone()));
+        let backend = backend.with_processes(self.launched_rank.map(|launched_rank| launched_rank.processes.clone()));
         Ok(OpenedBackend { backend: Box::new(backend), why: None })
     }
 }

@@ -3,7 +3,7 @@
 use miette::Diagnostic;
 use thiserror::Error;
 
-use super::mistakes::Mistakes;
+use super::ron::mistakes::Mistakes;
 
 /// An error in a configuration: a setting, a scenario, a profile, or another RON file.
 #[derive(Clone, Debug, Error, Diagnostic)]

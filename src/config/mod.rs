@@ -3,60 +3,39 @@
 //!
 //! Takes texts, not files: the command line reads the files.
 
-mod bad_ron;
-mod bundle;
-mod choices;
+mod device;
 mod error;
-pub mod expected;
-mod field;
-mod figure;
-mod format;
-mod kernelbench;
-mod kind;
-mod links;
-mod mistakes;
-mod partition;
-mod places;
-mod profile;
-mod project;
-mod punctuation;
-mod quantity;
-mod ron_file;
-mod scenario;
-mod settings;
+mod ron;
+mod run;
 mod suite;
-mod suite_table;
-mod tokens;
-mod value;
-mod variables;
-mod words;
+mod values;
 
-pub use bundle::{Bundle, BundledFile, BundledPlan, part_name, unhex};
-pub use choices::{
+pub use self::ron::format::format_ron;
+pub use self::ron::kind::RonKind;
+pub use self::ron::mistakes::Mistakes;
+pub use device::expected::{self, Expected};
+pub use device::figure::SourcedFigure;
+pub use device::links::{CollectiveTimes, Link, Links, Wiring};
+pub use device::profile::{
+    CopyEngines, GraphCosts, HostCosts, HostLink, MAX_QUEUES, Profile, QueueRule, Queues, queues_variable,
+};
+pub use error::ConfigError;
+pub use run::bundle::{Bundle, BundledFile, BundledPlan, part_name, unhex};
+pub use run::project::{PROJECT_FILE, Project};
+pub use run::scenario::{FIELDS, Field, OPTIONS_WITHOUT_FIELD, Scenario, check_setting, check_variable};
+pub use run::settings::{MAX_CYCLE, SETTINGS, Setting, Settings};
+pub use run::variables::allowed as allowed_variables;
+pub use suite::kernelbench::{Level, Problem, problem_number};
+pub use suite::table::{SuiteTable, TableCell, TableColumn};
+pub use suite::{Needs, SuiteAxis, SuiteCase, SuiteFile};
+pub use values::choices::{
     BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting,
     SyncSetting,
 };
-pub use error::ConfigError;
-pub use expected::Expected;
-pub use figure::SourcedFigure;
-pub use format::format_ron;
-pub use kernelbench::{Level, Problem, problem_number};
-pub use kind::RonKind;
-pub use links::{CollectiveTimes, Link, Links, Wiring};
-pub use mistakes::Mistakes;
-pub use profile::{
-    CopyEngines, GraphCosts, HostCosts, HostLink, MAX_QUEUES, Profile, QueueRule, Queues, queues_variable,
-};
-pub use project::{PROJECT_FILE, Project};
-pub use quantity::{Quantity, QuantityRange};
-pub use scenario::{FIELDS, Field, OPTIONS_WITHOUT_FIELD, Scenario, check_setting, check_variable};
-pub use settings::{MAX_CYCLE, SETTINGS, Setting, Settings};
-pub use suite::{Needs, SuiteAxis, SuiteCase, SuiteFile};
-pub use suite_table::{SuiteTable, TableCell, TableColumn};
-pub use value::{EffortPlan, MAX_ITERATIONS};
-pub use variables::allowed as allowed_variables;
+pub use values::quantity::{Quantity, QuantityRange};
+pub use values::value::{EffortPlan, MAX_ITERATIONS};
 
 /// True if a scenario may set the variable to this value.
 pub fn is_allowed_variable(name: &str, value: &str) -> bool {
-    variables::check(name, value).is_ok()
+    run::variables::check(name, value).is_ok()
 }

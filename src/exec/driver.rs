@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::base::{Nanos, Space};
 use crate::schedule::Topology;
 
-use super::counters::Counters;
-use super::records::Recorded;
-use super::watchdog::CommMonitor;
-use super::{ExecError, Health, Image, Peers, Timer};
+use super::failure::watchdog::CommMonitor;
+use super::observe::activity::ActivityLog;
+use super::observe::counters::Counters;
+use super::{ExecError, Health, Image, RankProcesses, Timer};
 
 /// A device of one vendor, or a substitute for one: CPU threads or the simulator.
 pub trait Backend {
@@ -30,7 +30,7 @@ pub trait Backend {
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError>;
 
     /// The link to the processes that run the other ranks; `None` if this process runs all of them.
-    fn peers(&self) -> Option<Arc<dyn Peers>> {
+    fn processes(&self) -> Option<Arc<dyn RankProcesses>> {
         None
     }
 }
@@ -270,7 +270,7 @@ pub trait Driver: Send {
 
     /// Ends the recording and returns the records of this rank. Called once all ranks of the process are idle. The
     /// error is the reason in words why there are none.
-    fn end_records(&mut self) -> Result<Recorded, String> {
+    fn end_records(&mut self) -> Result<ActivityLog, String> {
         Err("nothing was recorded".to_owned())
     }
 

@@ -16,7 +16,7 @@ const OBSERVED: u64 = 64;
 
 /// A measurement to make: the ranks, the backend, and how many iterations in which launch modes.
 pub struct Request<'a> {
-    /// The ranks of the world, at least one. With peers, this process runs only its own.
+    /// The ranks of the world, at least one. With other processes, this one runs only its own.
     pub ranks: &'a [RankSchedule<'a>],
     /// The plans of all ranks, by which a run on one stream that would never end is left out; empty if they are not known.
     pub plans: &'a [RankPlan],

@@ -11,9 +11,9 @@ use crate::plan::{self, Plan};
 use super::metrics::RankMetrics;
 use super::metrics::device::DeviceProperties;
 use super::metrics::evidence::{Evidence, Figures};
-use super::observation::alone::Alone;
 use super::observation::analysis;
 use super::observation::plausible::DeviceLimits;
+use super::observation::solo_durations::SoloDurations;
 use super::observation::subject::Subject;
 use super::observation::waiting::Iteration;
 
@@ -76,7 +76,7 @@ fn evaluated(
     alone: &[Trace],
     limits: Option<&Profile>,
 ) -> String {
-    let alone = Alone::of_serial(&alone.iter().map(Iteration::alone).collect::<Vec<_>>());
+    let alone = SoloDurations::of_serial(&alone.iter().map(Iteration::alone).collect::<Vec<_>>());
     let time = Samples { time, ..Samples::default() };
     let iterations: Vec<Iteration> = traces.iter().map(Iteration::alone).collect();
     let evidence = Evidence {

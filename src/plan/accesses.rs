@@ -4,7 +4,7 @@ use crate::base::{OpId, StreamId, ViewId};
 use crate::model::{MemoryKind, Program};
 
 use super::graph::Hazard;
-use super::latest::Latest;
+use super::last_accesses::LastAccesses;
 use super::regions::Regions;
 
 /// An access to a slice by an operation of an iteration.
@@ -46,7 +46,7 @@ pub struct Accesses<'a> {
     regions: &'a Regions,
     writers: Vec<(IssuedOp, StreamId)>,
     /// For each slice, the last reader on each stream since the last write.
-    readers: Latest<IssuedOp>,
+    readers: LastAccesses<IssuedOp>,
     /// Slices that have a writer or a reader.
     touched: Vec<ViewId>,
 }
@@ -58,7 +58,7 @@ impl<'a> Accesses<'a> {
             program,
             regions,
             writers: vec![(IssuedOp::NEVER, StreamId(0)); count],
-            readers: Latest::new(count),
+            readers: LastAccesses::new(count),
             touched: Vec::new(),
         }
     }

@@ -12,7 +12,7 @@ mod error;
 mod flow;
 mod graph;
 mod hazards;
-mod latest;
+mod last_accesses;
 mod lint;
 mod races;
 pub mod ranks;
@@ -24,7 +24,7 @@ pub use critical_path::{CriticalPath, TimeBounds};
 pub use error::PlanError;
 pub use flow::{Flow, InputUse};
 pub use graph::{Edge, Hazard, Plan, Reason, StepPlan};
-pub use latest::Latest;
+pub use last_accesses::LastAccesses;
 pub use lint::{PlanWarning, lint};
 pub use ranks::RankPlan;
 

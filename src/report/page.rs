@@ -5,6 +5,7 @@ mod job_summary;
 mod junit;
 mod latex;
 mod markdown;
+pub(super) mod mermaid;
 mod text;
 mod xml;
 

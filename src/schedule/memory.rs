@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::base::{MemoryId, OpId, Space, StreamId};
 use crate::model::{MemoryKind, Program, Step};
-use crate::plan::{Clocks, Latest, QueuePosition};
+use crate::plan::{Clocks, LastAccesses, QueuePosition};
 
 /// Alignment of memories in bytes.
 const ALIGN: u64 = 512;
@@ -76,7 +76,7 @@ pub(super) struct Placer<'a> {
     /// Order of the accesses to each scratch memory in this iteration.
     order: Vec<Order>,
     /// For each scratch memory, the last operation of each lane that touched it, until its block is reused.
-    last: Latest<u32>,
+    last: LastAccesses<u32>,
 }
 
 /// Order of the accesses to one memory in one iteration.
@@ -131,7 +131,7 @@ impl<'a> Placer<'a> {
             free: BTreeMap::new(),
             left: vec![0; program.memories.len()],
             order: vec![Order { stream: None, after_first: false }; program.memories.len()],
-            last: Latest::new(program.memories.len()),
+            last: LastAccesses::new(program.memories.len()),
         }
     }
 

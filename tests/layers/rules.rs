@@ -88,8 +88,8 @@ const GUARDED: [(&str, &str, &[&str]); 10] = [
         "File",
         "open",
         &[
-            "src/backend/gpu/host_read.rs",
-            "src/backend/gpu/disk_cache.rs",
+            "src/backend/gpu/host/file_read.rs",
+            "src/backend/gpu/prepare/disk_cache.rs",
             "src/backend/rendezvous/secret.rs",
             "src/cli/io/files.rs",
             "src/cli/inputs/modules.rs",

@@ -14,7 +14,7 @@ use crate::backend::gpu::tracer::Tracer;
 use crate::backend::libraries::{NotOpened, OpenedLibrary, SearchPaths, functions};
 use crate::base::threads::lock;
 use crate::exec::KernelLaunch;
-use crate::exec::records::{Activity, Cause, GraphNode, NotedCall};
+use crate::exec::activity::{Activity, CallPurpose, GraphNode, LaunchCall};
 
 type Subscriber = *mut c_void;
 type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const u8);
@@ -113,8 +113,8 @@ const ORIGINAL_NODE: usize = 24;
 /// Calls and graph nodes that the thread of one rank has made while the library was attached.
 #[derive(Default)]
 struct LaunchNotes {
-    cause: Option<Cause>,
-    calls: Vec<NotedCall>,
+    purpose: Option<CallPurpose>,
+    calls: Vec<LaunchCall>,
     nodes: HashMap<u64, u32>,
 }
 
@@ -377,11 +377,11 @@ impl Tracer for Cupti {
         Ok(())
     }
 
-    fn set_cause(&self, cause: Option<Cause>) {
-        NOTES.with_borrow_mut(|notes| notes.cause = cause);
+    fn set_purpose(&self, purpose: Option<CallPurpose>) {
+        NOTES.with_borrow_mut(|notes| notes.purpose = purpose);
     }
 
-    fn take_notes(&self) -> (Vec<NotedCall>, Vec<GraphNode>) {
+    fn take_notes(&self) -> (Vec<LaunchCall>, Vec<GraphNode>) {
         let notes = NOTES.take();
         (notes.calls, notes.nodes.into_iter().map(|(id, op)| GraphNode { id, op }).collect())
     }
@@ -405,17 +405,17 @@ impl Tracer for Cupti {
 /// Callback of the library, within the thread's own calls: notes the correlation id of a call, or the operation of a
 /// graph node.
 unsafe extern "C" fn noted(user: *mut c_void, domain: u32, callback: u32, data: *const u8) {
-    // A thread that is ending has already destroyed its notes and has no cause.
+    // A thread that is ending has already destroyed its notes and makes no observed calls.
     let _ = NOTES.try_with(|notes| {
         let Ok(mut notes) = notes.try_borrow_mut() else { return };
         // SAFETY: the data are those of the domain's callbacks, and the user's pointer is the table, as registered.
         unsafe {
             if domain != RESOURCE {
-                let Some(cause) = notes.cause else { return };
+                let Some(purpose) = notes.purpose else { return };
                 let correlation = data.add(CALL_CORRELATION).cast::<u32>().read();
                 // Each call is announced when it begins and when it ends.
                 if notes.calls.last().is_none_or(|last| last.correlation != correlation) {
-                    notes.calls.push(NotedCall { correlation, cause });
+                    notes.calls.push(LaunchCall { correlation, purpose });
                 }
                 return;
             }
@@ -426,8 +426,8 @@ unsafe extern "C" fn noted(user: *mut c_void, domain: u32, callback: u32, data: 
                 let node = graph.add(offset).cast::<*mut c_void>().read();
                 ((table.node_id)(node, &mut id) == 0).then_some(id)
             };
-            let op = match (callback, notes.cause) {
-                (NODE_CREATED, Some(Cause::Operation { op, .. })) => Some(op),
+            let op = match (callback, notes.purpose) {
+                (NODE_CREATED, Some(CallPurpose::Operation { op, .. })) => Some(op),
                 (NODE_CLONED, _) => id(ORIGINAL_NODE).and_then(|original| notes.nodes.get(&original).copied()),
                 _ => None,
             };

@@ -10,25 +10,25 @@ use crate::backend::collective::{Collectives, Comm};
 use crate::backend::ranges::Ranges;
 use crate::backend::system::{self};
 use crate::base::{DType, Nanos, Space};
+use crate::exec::activity::ActivityLog;
 use crate::exec::counters::Counters;
-use crate::exec::records::Recorded;
 use crate::exec::{CommMonitor, Driver, Fault, Health, Image};
 use crate::ops::Direction;
 
+use super::api::runtime::{Event, Graph, Stream};
+use super::api::tracer::Recorder;
 use super::api::{Api, Call};
-use super::comms::Comms;
-use super::copy_units;
-use super::flags::Flags;
-use super::gate::Gates;
-use super::host_lanes::HostLanes;
-use super::inter_process::InterProcessMemory;
-use super::kernels::Kernels;
-use super::lower::{Args, Calls, Prepared};
-use super::pageable::{CapturedUses, Pageable};
-use super::runtime::{Event, Graph, Stream};
-use super::stamps::Stamps;
-use super::timer;
-use super::tracer::Recorder;
+use super::host::lanes::HostLanes;
+use super::host::pageable::{CapturedUses, Pageable};
+use super::prepare::copy_units;
+use super::prepare::kernels::Kernels;
+use super::prepare::lower::{Args, Calls, Prepared};
+use super::prepare::timer;
+use super::ranks::comms::Comms;
+use super::ranks::flags::Flags;
+use super::ranks::inter_process::InterProcessMemory;
+use super::time::gate::Gates;
+use super::time::stamps::Stamps;
 
 /// An image that is prepared on a device.
 pub struct GpuDriver<A: Api> {
@@ -168,7 +168,7 @@ impl<A: Api> Driver for GpuDriver<A> {
             self.captured_uses.add(&self.image, op)?;
         }
         let ops = match (self.observing, &self.recorder) {
-            (true, Some(_)) => &self.calls.recorded,
+            (true, Some(_)) => &self.calls.traced,
             (true, None) => &self.calls.observed,
             (false, _) => &self.calls.ops,
         };
@@ -338,7 +338,7 @@ impl<A: Api> Driver for GpuDriver<A> {
         self.recorder.iter_mut().for_each(|recorder| recorder.set_iteration(iteration));
     }
 
-    fn end_records(&mut self) -> Result<Recorded, String> {
+    fn end_records(&mut self) -> Result<ActivityLog, String> {
         let recorder = self.recorder.take().ok_or_else(|| "nothing was recorded".to_owned())?;
         self.api.make_current().map_err(|fault| fault.to_string())?;
         let mut recorded = recorder.end()?;

@@ -3,37 +3,12 @@
 //! Generic over [`Api`], which each vendor implements.
 
 mod api;
-pub(super) mod blas;
-mod comms;
-mod copy_units;
-mod declared;
-mod disk_cache;
+mod choose;
 mod driver;
-mod finals;
-mod flags;
-mod gate;
-mod host_lanes;
-mod host_read;
-mod host_work;
-mod inter_process;
-mod kernels;
-mod library;
-mod library_work;
-mod lower;
-mod opening;
-mod pageable;
-mod parts;
-mod peers;
-mod products;
-mod queues;
-pub(super) mod rtc;
-pub(super) mod runtime;
-pub mod stamps;
-mod streams;
-mod timer;
-mod timing;
-pub(super) mod tracer;
-mod trial;
+mod host;
+mod prepare;
+mod ranks;
+mod time;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,23 +19,27 @@ use thiserror::Error;
 use crate::backend::id_exchange::IdExchange;
 use crate::backend::ranges::Ranges;
 use crate::base::Nanos;
-use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, QueueMapping, Timer};
+use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, QueueMapping, RankProcesses, Timer};
 use crate::ops::KernelSource;
 use crate::schedule::Topology;
 
+pub use api::library_work::{EngineNumber, LibraryWork};
+pub use api::unit_ranges::UnitRange;
 pub use api::{Addresses, Api, Call, MemoryHandle, PeerAccess, SyncStep};
 use driver::GpuDriver;
-pub use library_work::{EngineNumber, LibraryWork};
-pub use parts::UnitRange;
+use prepare::{copy_units, opening, queues, timer};
+use ranks::peers;
+use time::gate;
+pub use time::stamps;
 
-pub(in crate::backend) use api::required;
+pub(in crate::backend) use api::{blas, required, rtc, runtime, tracer};
 
 /// Kernels of the executor itself, which belong to no operation.
 pub fn own_kernels() -> [Arc<KernelSource>; 5] {
     [gate::source(), stamps::source(), timer::null(), copy_units::source(), peers::source()]
 }
 
-/// The devices of one vendor as a backend: one for each rank of the process, in rank order. With `peers`, exactly one.
+/// The devices of one vendor as a backend: one for each rank of this process, in rank order. With `processes`, just one.
 pub struct Gpu<A: Api> {
     apis: Vec<Arc<A>>,
     /// Folder of the cache of compiled kernels; `None` disables it.
@@ -68,7 +47,7 @@ pub struct Gpu<A: Api> {
     /// Named ranges for a profiler; `None` if none is attached.
     ranges: Option<Arc<Ranges>>,
     /// The processes of the other ranks; `None` if this process runs all ranks.
-    peers: Option<Arc<dyn Peers>>,
+    processes: Option<Arc<dyn RankProcesses>>,
     /// True if the device did not answer while the overhead of timestamps was measured.
     stuck: AtomicBool,
 }
@@ -128,7 +107,7 @@ impl<A: Api> Gpu<A> {
             apis: apis.into_iter().map(Arc::new).collect(),
             cache,
             ranges: None,
-            peers: None,
+            processes: None,
             stuck: AtomicBool::new(false),
         }
     }
@@ -147,8 +126,8 @@ impl<A: Api> Gpu<A> {
     }
 
     /// Sets the processes that run the other ranks.
-    pub fn with_peers(self, peers: Option<Arc<dyn Peers>>) -> Self {
-        Gpu { peers, ..self }
+    pub fn with_processes(self, processes: Option<Arc<dyn RankProcesses>>) -> Self {
+        Gpu { processes, ..self }
     }
 }
 
@@ -178,8 +157,8 @@ impl<A: Api> Backend for Gpu<A> {
         }
     }
 
-    fn peers(&self) -> Option<Arc<dyn Peers>> {
-        self.peers.clone()
+    fn processes(&self) -> Option<Arc<dyn RankProcesses>> {
+        self.processes.clone()
     }
 
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
@@ -193,8 +172,8 @@ impl<A: Api> Backend for Gpu<A> {
         if self.stuck.load(Ordering::Relaxed) {
             return Err(stuck());
         }
-        let id_exchange = Arc::new(IdExchange::new(images.len(), self.peers.clone()));
-        let devices = Arc::new(peers::PeerDevices::new(&images, self.peers.clone()));
+        let id_exchange = Arc::new(IdExchange::new(images.len(), self.processes.clone()));
+        let devices = Arc::new(peers::PeerDevices::new(&images, self.processes.clone()));
         let make = |api: &Arc<A>, image, id_exchange: Arc<IdExchange>| {
             let (api, cache, ranges) = (api.clone(), self.cache.clone(), self.ranges.clone());
             let devices = devices.clone();

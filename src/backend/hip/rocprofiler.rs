@@ -15,7 +15,7 @@ use crate::backend::gpu::tracer::Tracer;
 use crate::backend::libraries::{NotOpened, SearchPaths, functions};
 use crate::base::threads::lock;
 use crate::exec::KernelLaunch;
-use crate::exec::records::{Activity, Cause, GraphNode, NotedCall};
+use crate::exec::activity::{Activity, CallPurpose, GraphNode, LaunchCall};
 
 type Delivered = unsafe extern "C" fn(u64, u64, *const *const Header, usize, *mut c_void, u64);
 type Configure = unsafe extern "C" fn(u32, *const c_char, u32, *mut ClientId) -> *const ConfigureResult;
@@ -102,7 +102,7 @@ const ATTEMPT: Duration = Duration::from_millis(1);
 /// Launch calls that the thread of one rank has made while the library recorded.
 #[derive(Default)]
 struct LaunchNotes {
-    calls: Vec<NotedCall>,
+    calls: Vec<LaunchCall>,
     /// The library's id of the thread; 0 before the thread's first call.
     thread: u64,
     /// True if a number has been pushed and not popped.
@@ -246,7 +246,7 @@ impl Tracer for Rocprofiler {
         Ok(())
     }
 
-    fn set_cause(&self, cause: Option<Cause>) {
+    fn set_purpose(&self, purpose: Option<CallPurpose>) {
         let context = CONTEXT.load(Ordering::Acquire);
         NOTES.with_borrow_mut(|notes| {
             // SAFETY: the pointers are valid for the calls. A launch whose number is not pushed lacks a record, which the
@@ -259,16 +259,16 @@ impl Tracer for Rocprofiler {
                     let mut number = 0;
                     (self.table.pop)(context, notes.thread, &mut number);
                 }
-                if let Some(cause) = cause {
+                if let Some(purpose) = purpose {
                     let correlation = NEXT.fetch_add(1, Ordering::Relaxed);
                     notes.pushed = (self.table.push)(context, notes.thread, correlation.into()) == 0;
-                    notes.calls.push(NotedCall { correlation, cause });
+                    notes.calls.push(LaunchCall { correlation, purpose });
                 }
             }
         });
     }
 
-    fn take_notes(&self) -> (Vec<NotedCall>, Vec<GraphNode>) {
+    fn take_notes(&self) -> (Vec<LaunchCall>, Vec<GraphNode>) {
         (NOTES.with_borrow_mut(|notes| std::mem::take(&mut notes.calls)), Vec::new())
     }
 

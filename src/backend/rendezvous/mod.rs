@@ -27,7 +27,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::base::threads::{self, lock, unpoisoned};
-use crate::exec::{ExecError, MAX_MESSAGE, Peers};
+use crate::exec::{ExecError, MAX_MESSAGE, RankProcesses};
 
 use frame::{Frame, FrameKind};
 use join::Connection;
@@ -495,7 +495,7 @@ impl RendezvousState {
     }
 }
 
-impl Peers for Rendezvous {
+impl RankProcesses for Rendezvous {
     fn rank(&self) -> u32 {
         self.shared.rank
     }

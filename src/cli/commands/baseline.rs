@@ -12,7 +12,7 @@ use crate::measure::cases::Case;
 use crate::measure::kernelbench::{ProblemTimes, Timings};
 use crate::measure::record::RunRecord;
 
-use super::passed::PassedArgs;
+use super::forwarded_options::ForwardedArgs;
 use super::scenario;
 use super::suite::{self, SuiteArgs};
 use crate::cli::CliResult;
@@ -43,7 +43,7 @@ pub fn run(args: BaselineArgs) -> CliResult {
         strict: false,
         partition: None,
         run: args.run,
-        same: PassedArgs::new(same),
+        same: ForwardedArgs::new(same),
     };
     suite::run_suite(suite, String::new(), arguments, |ended| {
         modes.iter().try_for_each(|&mode| {

@@ -13,7 +13,7 @@ use crate::schedule::Topology;
 use crate::syntax::LANGUAGE;
 
 use super::exec::{self, ExecArgs};
-use super::passed::exec_args;
+use super::forwarded_options::exec_args;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::inputs::load::{self, FileKind, Loaded};
 use crate::cli::inputs::{container, library, project};
@@ -83,11 +83,11 @@ pub fn bundle(args: BundleArgs) -> CliResult {
 
 /// The files of a bundle while they are collected: contents by path.
 #[derive(Default)]
-struct Gathered {
+struct CollectedFiles {
     files: IndexMap<PathBuf, Vec<u8>>,
 }
 
-impl Gathered {
+impl CollectedFiles {
     fn add(&mut self, path: &Path, bytes: Vec<u8>) -> Result<PathBuf, InputError> {
         let unreadable = |why: String| InputError::unreadable(path, why, None);
         if bytes.len() as u64 > MAX_PART {
@@ -113,8 +113,8 @@ fn gather(args: &BundleArgs, record: Option<(RunRecord, PathBuf)>) -> Result<Bun
     let schedules = loaded.compiled.schedules(Topology::of(&profile));
     let hash = dump::plan_hash(&loaded.compiled.ranks, &schedules);
 
-    let mut gathered = Gathered::default();
-    let workload = workload(&settled.file, &loaded, &mut gathered)?;
+    let mut collected = CollectedFiles::default();
+    let workload = workload(&settled.file, &loaded, &mut collected)?;
     let mut runs = workload.clone();
     // A module beside the workload's folder needs a project as well.
     let mut needs_project = loaded.files.project().is_some();
@@ -124,7 +124,7 @@ fn gather(args: &BundleArgs, record: Option<(RunRecord, PathBuf)>) -> Result<Bun
         let text = load::read(path, FileKind::Scenario)?;
         needs_project |= is_by_name(path, &text, scenario)?;
         let climbs = named_files(&Scenario::parse(&file, &text)?).map(parent_folders).max().unwrap_or(0);
-        runs = gathered.add(path, text.into_bytes())?;
+        runs = collected.add(path, text.into_bytes())?;
         highest = runs.parent().and_then(|folder| folder.ancestors().nth(climbs)).map(Path::to_owned);
         for (kind, file) in [
             (FileKind::Profile, &scenario.profile),
@@ -133,13 +133,13 @@ fn gather(args: &BundleArgs, record: Option<(RunRecord, PathBuf)>) -> Result<Bun
         ] {
             if let Some(file) = file.as_ref().filter(|file| file.ends_with(".ron")) {
                 let text = load::read(Path::new(file), kind)?;
-                gathered.add(Path::new(file), text.into_bytes())?;
+                collected.add(Path::new(file), text.into_bytes())?;
             }
         }
     }
     // The author's project describes the files, whichever folders the bundle needs.
     let project = needs_project.then(|| described(&settled.file)).transpose()?;
-    let mut parts = parts(gathered, &workload, &mut runs, highest, project);
+    let mut parts = parts(collected, &workload, &mut runs, highest, project);
     let record = match record {
         Some((record, path)) => {
             check_record((&record, &path), &file, &settled, &loaded)?;
@@ -165,7 +165,7 @@ fn gather(args: &BundleArgs, record: Option<(RunRecord, PathBuf)>) -> Result<Bun
 
 /// Adds a workload with the files that it uses, and returns its place. A shipped workload gets one in a folder of its
 /// own beside everything else.
-fn workload(file: &str, loaded: &Loaded, gathered: &mut Gathered) -> Result<PathBuf, InputError> {
+fn workload(file: &str, loaded: &Loaded, collected: &mut CollectedFiles) -> Result<PathBuf, InputError> {
     let is_shipped = loaded.origin == load::LIBRARY;
     let folder = match is_shipped {
         true => PathBuf::from(LIBRARY),
@@ -175,7 +175,7 @@ fn workload(file: &str, loaded: &Loaded, gathered: &mut Gathered) -> Result<Path
         }
     };
     for (name, bytes) in &loaded.files.parts {
-        gathered.files.insert(folder.join(name), bytes.to_vec());
+        collected.files.insert(folder.join(name), bytes.to_vec());
     }
     for (name, data) in &loaded.files.data {
         let unreadable = |why: String| InputError::unreadable(name, why, None);
@@ -184,7 +184,7 @@ fn workload(file: &str, loaded: &Loaded, gathered: &mut Gathered) -> Result<Path
         }
         let mut bytes = vec![0; data.bytes as usize];
         (data.read)(&data.path, 0, &mut bytes).map_err(unreadable)?;
-        gathered.files.insert(folder.join(name), bytes);
+        collected.files.insert(folder.join(name), bytes);
     }
     Ok(folder.join(&loaded.files.workload))
 }
@@ -238,14 +238,14 @@ fn is_by_name(path: &Path, text: &str, read: &Scenario) -> Result<bool, CliError
 /// that the scenario's paths pass through. `runs` becomes the name of its part. `project`, if they need one, gets the
 /// workload's folder as its library.
 fn parts(
-    gathered: Gathered,
+    collected: CollectedFiles,
     workload: &Path,
     runs: &mut PathBuf,
     highest: Option<PathBuf>,
     project: Option<Project>,
 ) -> IndexMap<String, BundledFile> {
     let is_shipped = workload.starts_with(LIBRARY);
-    let own = gathered.files.keys().filter(|path| !(is_shipped && path.starts_with(LIBRARY)));
+    let own = collected.files.keys().filter(|path| !(is_shipped && path.starts_with(LIBRARY)));
     let folders = own.filter_map(|path| path.parent().map(Path::to_owned)).chain(highest);
     let root = folders.reduce(|a, b| common(&a, &b));
     let root = root.unwrap_or_else(|| workload.parent().map(Path::to_owned).unwrap_or_default());
@@ -253,7 +253,7 @@ fn parts(
     *runs = below(runs);
     let name = |path: &Path| container::normal(&below(path)).unwrap_or_default();
     let mut parts: IndexMap<String, BundledFile> =
-        gathered.files.iter().map(|(path, bytes)| (name(path), BundledFile::new(bytes.clone()))).collect();
+        collected.files.iter().map(|(path, bytes)| (name(path), BundledFile::new(bytes.clone()))).collect();
     if let Some(project) = project {
         let library = vec![below(workload).parent().and_then(container::normal).unwrap_or_default()];
         let text = Project { library, ..project }.to_ron();

@@ -15,7 +15,7 @@ use crate::report::plan::PlanDocument;
 use crate::report::{PageContent, page, picture, plan as report};
 use crate::schedule::{self, Schedule, Topology};
 
-use super::passed::exec_args;
+use super::forwarded_options::exec_args;
 use super::{exec, suite};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::inputs::{container, load};

@@ -10,7 +10,7 @@ use super::ab::{self, AbArgs};
 use super::exec::{ExecArgs, parsed};
 use super::sweep::{self, SweepArgs};
 use crate::cli::error::{CliError, InputError};
-use crate::cli::inputs::{container, file_access, library, load, misnamed, project};
+use crate::cli::inputs::{container, file_access, library, load, project, wrong_kind};
 use crate::cli::io::files::folder_of;
 
 /// Reads a scenario, and finds the files that it names.
@@ -21,7 +21,7 @@ use crate::cli::io::files::folder_of;
 pub fn read(path: &Path) -> Result<Scenario, CliError> {
     let name = path.display().to_string();
     let text = load::read(path, load::FileKind::Scenario)?;
-    misnamed::check_runs(&name, &text)?;
+    wrong_kind::check_runs(&name, &text)?;
     let (scenario, mut mistakes) = Scenario::read(&name, &text);
     let Some(mut scenario) = scenario else { return Err(ConfigError::from(mistakes).into()) };
     check_arguments::<ExecArgs>("exec", &name, &scenario, &mut mistakes);

@@ -1,7 +1,7 @@
 //! `aorta suite`: runs the cases of a suite, each in a process of its own, and reports them on one page.
 
 mod args;
-mod placed;
+mod mistake_location;
 mod plan;
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::measure::cases::{Case, CasesHeader, CasesKind, Status};
 use crate::report;
 
 use super::exec;
-use super::passed::exec_args;
+use super::forwarded_options::exec_args;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::inputs::{container, library, load, project};
 use crate::cli::io::output;
@@ -223,7 +223,8 @@ fn placed_mistakes(
     let mut bad = BTreeMap::new();
     for plan in planned {
         if let Some(mistake) = plan.mistake.take() {
-            bad.entry(plan.case.declared).or_insert_with(|| placed::placed(mistake, &plan.case, suite, mistakes));
+            bad.entry(plan.case.declared)
+                .or_insert_with(|| mistake_location::placed(mistake, &plan.case, suite, mistakes));
         }
     }
     bad

@@ -18,7 +18,7 @@ use crate::measure::order::CaseOrder;
 use crate::report;
 
 use super::exec;
-use super::passed::{ArgumentError, PassedOptions, exec_args};
+use super::forwarded_options::{ArgumentError, ForwardedOptions, exec_args};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::inputs::load::{self, FileKind};
 use crate::cli::inputs::project;

@@ -18,7 +18,7 @@ use crate::ops::DataFile;
 use crate::syntax::ast::DeclKind;
 use crate::syntax::{self, SyntaxLimits};
 
-use super::{container, library, misnamed, modules, project};
+use super::{container, library, modules, project, wrong_kind};
 use crate::cli::error::{CliError, InputError, Note};
 use crate::cli::io::files;
 use crate::cli::io::progress::TransientBar;
@@ -184,7 +184,7 @@ pub fn find(name: &str, settings: &Settings) -> Result<WorkloadText, CliError> {
     let shipped = library::find(name);
     if container::inside(path)?.is_some() || (project::is_there(name) && (shipped.is_none() || path.is_file())) {
         let text = read(path, kind)?;
-        misnamed::check_runs(name, &text)?;
+        wrong_kind::check_runs(name, &text)?;
         return Ok(WorkloadText { path: Some(path.to_owned()), ..WorkloadText::new(name, name, text) });
     }
     Ok(shipped.map(WorkloadText::shipped).ok_or_else(|| library::unknown(name))?)

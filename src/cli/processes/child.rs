@@ -85,7 +85,7 @@ pub enum LineError {
 
 /// Outcome of a child process.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ChildOutcome {
     /// Exit code of the process; `None` if a signal ended it.
     pub code: Option<u8>,
     /// The end in words, such as `it crashed (SIGSEGV)`.
@@ -94,7 +94,7 @@ pub struct Ended {
     pub stderr: String,
 }
 
-impl Ended {
+impl ChildOutcome {
     /// True if the child ended because of an interruption.
     pub fn was_interrupted(&self) -> bool {
         self.code == Some(INTERRUPTED)
@@ -153,7 +153,7 @@ impl Child {
     }
 
     /// Closes the child's standard input and waits for its end; kills it after a time limit.
-    pub fn end(&mut self) -> Ended {
+    pub fn end(&mut self) -> ChildOutcome {
         self.stdin = None;
         let began = Instant::now();
         let mut status = None;
@@ -174,7 +174,7 @@ impl Child {
             (None, Some(status)) => died(status),
             (None, None) => "its exit status is unknown".to_owned(),
         };
-        Ended { code, how, stderr }
+        ChildOutcome { code, how, stderr }
     }
 }
 

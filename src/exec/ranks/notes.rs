@@ -1,7 +1,6 @@
 //! Notes of the ranks' drivers for the report.
 
-use crate::exec::error::ExecError;
-use crate::exec::session::Session;
+use crate::exec::{ExecError, Session};
 
 use super::Ranks;
 

@@ -12,9 +12,9 @@ use crate::plan::Plan;
 
 use super::device::DeviceProperties;
 use super::work::{MovedBytes, work};
-use crate::measure::observation::alone::Alone;
 use crate::measure::observation::observed::{self, ObservedOperations};
 use crate::measure::observation::plausible::DeviceLimits;
+use crate::measure::observation::solo_durations::SoloDurations;
 use crate::measure::observation::spans;
 use crate::measure::observation::waiting::Iteration;
 use crate::measure::record::slots;
@@ -35,7 +35,7 @@ pub struct Evidence<'a> {
     /// The observed iterations.
     pub traces: &'a [Iteration<'a>],
     /// Durations of operations that run alone; `None` without a run on one stream.
-    pub alone: Option<&'a Alone>,
+    pub alone: Option<&'a SoloDurations>,
     /// Bytes of device memory in the layout.
     pub memory: u64,
     /// The device's limits.

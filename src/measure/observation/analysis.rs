@@ -14,7 +14,7 @@ use super::queue_waits::QueueWaits;
 use super::split::{self, ChainLink, TimeSplitContext};
 use super::subject::Subject;
 use super::waiting::Iteration;
-use super::{beside, engine_waits, spans, usual};
+use super::{engine_waits, slowdown_while_waiting, spans, usual_share};
 use crate::measure::record::{
     AnalysisRecord, BoundRecord, CategoryRecord, PathRecord, PeakRecord, PhaseRecord, TimeSplitRecord, TotalsRecord,
 };
@@ -48,12 +48,12 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
             (Some(lanes), None) => queues(iteration.trace).records(iteration.trace, lanes, split.queue_ns),
             _ => Vec::new(),
         },
-        unusual: usual::pass(subject.program).and_then(|pass| usual::unusual(&categories, pass)),
+        unusual: usual_share::pass(subject.program).and_then(|pass| usual_share::unusual(&categories, pass)),
         categories,
         bounds: bounds(subject, &links),
         totals: Some(totals(subject, &observed)),
         lanes_busy_ns: lanes(&observed),
-        beside_waiting: beside::waiting(subject),
+        beside_waiting: slowdown_while_waiting::waiting(subject),
         // While an overlapping iteration ends, later ones already run, so that it has no tail.
         tail_ns: subject.earlier.is_empty().then(|| tail(iteration.trace)),
         peak: peak(subject),

@@ -1,10 +1,8 @@
 //! Figures of observed iterations: operations, waiting, the chain of operations that an iteration waits for.
 
-pub(super) mod alone;
 pub(super) mod analysis;
 pub(super) mod arrivals;
 pub(super) mod balance;
-pub(super) mod beside;
 pub mod counters;
 pub(super) mod engine_waits;
 pub(super) mod observed;
@@ -13,9 +11,11 @@ pub(super) mod operations;
 pub(super) mod plausible;
 pub(super) mod queue_waits;
 pub mod skew;
+pub(super) mod slowdown_while_waiting;
+pub(super) mod solo_durations;
 pub(super) mod spans;
 pub(super) mod split;
 pub(super) mod subject;
-pub(super) mod usual;
+pub(super) mod usual_share;
 pub mod verdict;
 pub(super) mod waiting;

@@ -6,7 +6,7 @@ use crate::model::{OpSet, Program};
 use crate::ops::{Category, Spec};
 use crate::plan::Plan;
 
-use super::alone::Alone;
+use super::solo_durations::SoloDurations;
 use super::spans::{self, TimeRange};
 use super::waiting::Iteration;
 
@@ -148,7 +148,7 @@ impl<'a> ObservedOperations<'a> {
     }
 
     /// Total working time, and total time when run alone; `None` unless each was timed alone.
-    pub fn together_and_alone(&self, alone: &Alone) -> Option<(f64, f64)> {
+    pub fn together_and_alone(&self, alone: &SoloDurations) -> Option<(f64, f64)> {
         let together = self.spans.iter().map(|span| self.iteration.work(span).0 as f64).sum();
         let step = self.iteration.trace.step;
         let apart: Option<Vec<f64>> = self.spans.iter().map(|span| alone.of(step, span.op)).collect();

@@ -5,9 +5,9 @@ use crate::exec::{RankSchedule, TracedLaunch};
 use crate::model::{OpKind, Program, Step};
 use crate::ops::{self, Arithmetic, BusBytes, Category, Direction, Input, Launch, LiveRows, Spec, Tensor};
 
-use super::alone::Alone;
 use super::analysis;
 use super::plausible::DeviceLimits;
+use super::solo_durations::SoloDurations;
 use super::subject::Peaks;
 use super::waiting::Iteration;
 use crate::measure::record::{LaunchRecord, OperationRecord};
@@ -20,7 +20,7 @@ pub fn operations(
     rank: &RankSchedule,
     number: usize,
     iterations: &[&Iteration],
-    alone: Option<&Alone>,
+    alone: Option<&SoloDurations>,
     peaks: Option<&Peaks>,
 ) -> Vec<OperationRecord> {
     let (program, step) = (rank.program, &rank.program.cycle[number]);

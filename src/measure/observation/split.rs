@@ -18,8 +18,8 @@ use crate::base::{LaneId, Nanos, OpId};
 use crate::exec::{LaunchMode, Trace};
 use crate::plan::Plan;
 
-use super::alone::Alone;
 use super::queue_waits::{QueueWaits, places};
+use super::solo_durations::SoloDurations;
 use super::waiting::Iteration;
 use crate::measure::record::TimeSplitRecord;
 
@@ -35,7 +35,7 @@ pub struct TimeSplitContext<'a> {
     /// Number of iterations under way at once.
     pub depth: usize,
     /// Durations of operations that run alone; `None` without a run on one stream.
-    pub alone: Option<&'a Alone>,
+    pub alone: Option<&'a SoloDurations>,
     /// The launch mode if the host issues too slowly. As streams, gaps between operations are then attributed to the host; in any
     /// mode, the time before the first one.
     pub host_bound: Option<LaunchMode>,
@@ -257,10 +257,10 @@ fn chain(placed: &[PlacedIteration], windows: &Windows, around: &TimeSplitContex
     let mut next: Option<Occurrence> = None;
     let mut current = last.map(|at| (0, at));
     let as_streams = around.host_bound == Some(LaunchMode::Stream);
-    let held = |(age, at): Occurrence| {
+    let causes = |(age, at): Occurrence| {
         let PlacedIteration { begin, order, .. } = &placed[age];
         let moment = |until: Option<i64>| until.map_or(i64::MIN, |until| until + begin);
-        Held { engine: moment(order.engines.get(at).copied().flatten()), queue: moment(order.queues.until(at)) }
+        GapCauses { engine: moment(order.engines.get(at).copied().flatten()), queue: moment(order.queues.until(at)) }
     };
     while let Some((age, at)) = current {
         let iteration = placed[age].iteration;
@@ -270,7 +270,7 @@ fn chain(placed: &[PlacedIteration], windows: &Windows, around: &TimeSplitContex
         let mut parts = around.no_time();
         match (next, links.last_mut()) {
             (Some(next), Some(link)) => {
-                let rest = wait(&mut link.parts, (end, cursor), held(next), (windows, as_streams));
+                let rest = wait(&mut link.parts, (end, cursor), causes(next), (windows, as_streams));
                 link.parts.dependency_ns.0 += rest;
             }
             _ => parts.idle_ns.0 += windows.inside(end, cursor),
@@ -298,8 +298,8 @@ fn chain(placed: &[PlacedIteration], windows: &Windows, around: &TimeSplitContex
         current = if cursor > floor { predecessor(placed, (age, at), around.plan) } else { None };
     }
     if let Some(first) = links.last_mut() {
-        let held = next.map_or(Held::NOT, held);
-        let rest = wait(&mut first.parts, (floor, cursor), held, (windows, around.host_bound.is_some()));
+        let causes = next.map_or(GapCauses::NONE, causes);
+        let rest = wait(&mut first.parts, (floor, cursor), causes, (windows, around.host_bound.is_some()));
         first.parts.idle_ns.0 += rest;
     }
     if windows.0.len() > 1 || floor < 0 {
@@ -311,30 +311,30 @@ fn chain(placed: &[PlacedIteration], windows: &Windows, around: &TimeSplitContex
 
 /// Moments until which the engine of a copy was occupied, and until which the queue of an operation held it up.
 #[derive(Clone, Copy)]
-struct Held {
+struct GapCauses {
     engine: i64,
     queue: i64,
 }
 
-impl Held {
-    const NOT: Held = Held { engine: i64::MIN, queue: i64::MIN };
+impl GapCauses {
+    const NONE: GapCauses = GapCauses { engine: i64::MIN, queue: i64::MIN };
 }
 
 /// Attributes the gap before an operation, from the end of its last dependency to its start, and returns the part without a cause.
 fn wait(
     split: &mut TimeSplitRecord,
     (from, to): (i64, i64),
-    held: Held,
+    causes: GapCauses,
     (windows, host_bound): (&Windows, bool),
 ) -> i64 {
-    let engine = held.engine.clamp(from, to);
+    let engine = causes.engine.clamp(from, to);
     split.engine_ns.0 += windows.inside(from, engine);
     // If the host limits, the operation that held the queue started late for the same reason.
     if host_bound {
         split.launch_ns.0 += windows.inside(engine, to);
         return 0;
     }
-    let queued = held.queue.clamp(engine, to);
+    let queued = causes.queue.clamp(engine, to);
     split.queue_ns.0 += windows.inside(engine, queued);
     windows.inside(queued, to)
 }
@@ -380,7 +380,7 @@ step {
             trace(1000, &[(0, 100, 200), (1, 100, 300), (0, 340, 440), (0, 450, 500), (1, 520, 700), (1, 710, 950)]);
         let alone =
             trace(900, &[(0, 0, 100), (0, 100, 250), (0, 250, 350), (0, 350, 400), (0, 400, 580), (0, 580, 780)]);
-        let alone = Alone::of_serial(&[Iteration::alone(&alone)]);
+        let alone = SoloDurations::of_serial(&[Iteration::alone(&alone)]);
         let mut around = TimeSplitContext {
             plan: &plan,
             earlier: &[],
@@ -503,7 +503,7 @@ step {
             let spans: Vec<_> = spans.iter().map(|&(lane, start, long)| (lane, start, start + long)).collect();
             let alone: Vec<_> = alone.iter().map(|&long| (0, 0, long)).collect();
             let alone = trace(0, &alone);
-            let alone = Alone::of_serial(&[Iteration::alone(&alone)]);
+            let alone = SoloDurations::of_serial(&[Iteration::alone(&alone)]);
             let queue = |trace: &Trace| {
                 let queue = |span: &Span| queues.map(|queues| span.lane.0 % queues);
                 QueueWaits::of(trace, &plan.steps[0], &queue, QueueRule::HeadOfLine)

@@ -8,8 +8,8 @@ use crate::model::Program;
 use crate::ops::Spec;
 use crate::plan::Plan;
 
-use super::alone::Alone;
 use super::queue_waits::LaneQueues;
+use super::solo_durations::SoloDurations;
 use super::waiting::Iteration;
 
 /// Input of the analysis.
@@ -21,7 +21,7 @@ pub struct Subject<'a> {
     /// Observed iterations of the slot.
     pub iterations: &'a [&'a Iteration<'a>],
     /// Durations of operations that run alone; `None` without a run on one stream.
-    pub alone: Option<&'a Alone>,
+    pub alone: Option<&'a SoloDurations>,
     /// The launch mode if the host limits the iteration.
     pub host_bound: Option<LaunchMode>,
     /// The iterations before the observed one, the nearest first, as far as their slots were observed; empty if iterations do

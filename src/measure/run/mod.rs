@@ -19,7 +19,7 @@ use crate::exec::{ExecError, LaunchMode, ObservedBy, Ranks, Samples, Trace};
 use crate::model::{FigureExpr, Program};
 use crate::plan;
 
-use super::observation::alone::Alone;
+use super::observation::solo_durations::SoloDurations;
 use super::observation::waiting::Observations;
 use super::record::{Variant, WarmupRecord, pace};
 use super::request::{Measured, Request};
@@ -190,7 +190,8 @@ fn serials(
                 false => session.observe(request.observation(variant.mode), request.control)?,
             };
             let observations = Observations::of(request.ranks, request.slots(), &traces);
-            let mut alone: Vec<Alone> = observations.iterations.iter().map(|rank| Alone::of_serial(rank)).collect();
+            let mut alone: Vec<SoloDurations> =
+                observations.iterations.iter().map(|rank| SoloDurations::of_serial(rank)).collect();
             if variant.mode == LaunchMode::Stream && request.backend.topology().limits_units {
                 alone.iter_mut().zip(request.ranks).for_each(|(alone, rank)| alone.forget_limited(rank.program));
             }

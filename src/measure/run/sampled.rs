@@ -4,7 +4,7 @@ use crate::base::Nanos;
 use crate::exec::{LaunchMode, ObservedBy, Samples, Trace};
 
 use super::blocks::MeasuredBlocks;
-use crate::measure::observation::alone::Alone;
+use crate::measure::observation::solo_durations::SoloDurations;
 use crate::measure::record::WarmupRecord;
 
 /// Samples of a launch mode.
@@ -36,5 +36,5 @@ impl VariantSamples {
 pub(in crate::measure) struct Serial {
     pub samples: Samples,
     /// Durations of single operations, for each rank.
-    pub alone: Vec<Alone>,
+    pub alone: Vec<SoloDurations>,
 }

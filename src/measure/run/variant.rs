@@ -13,11 +13,11 @@ use super::sampled::{Serial, VariantSamples};
 use crate::measure::metrics::device::DeviceProperties;
 use crate::measure::metrics::evidence::{Evidence, Figures};
 use crate::measure::metrics::{self, RankMetrics};
-use crate::measure::observation::alone::Alone;
 use crate::measure::observation::occupied::occupied;
 use crate::measure::observation::operations::operations;
 use crate::measure::observation::plausible::DeviceLimits;
 use crate::measure::observation::queue_waits::{self, LaneQueues};
+use crate::measure::observation::solo_durations::SoloDurations;
 use crate::measure::observation::subject::{Peaks, Subject};
 use crate::measure::observation::waiting::{Iteration, Observations};
 use crate::measure::observation::{analysis, skew, split, verdict};
@@ -309,7 +309,7 @@ struct VariantData<'a> {
 }
 
 impl<'a> VariantData<'a> {
-    fn alone(&self, index: usize) -> Option<&'a Alone> {
+    fn alone(&self, index: usize) -> Option<&'a SoloDurations> {
         self.serial.and_then(|serial| serial.alone.get(index))
     }
 

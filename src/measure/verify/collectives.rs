@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::OpId;
 use crate::base::computing::compute;
-use crate::exec::{ExecError, Inspected, Launched, MatchBy, Ranks};
+use crate::exec::{ExecError, LaunchedOperation, MatchBy, Ranks, ReferenceProgram};
 use crate::model::Program;
 use crate::ops::{self, Check, Collective, CollectiveKind, Launch, RankOperands, Spec, Tensor, TensorBytes};
 
@@ -52,10 +52,10 @@ pub struct CheckResult {
 }
 
 /// Keys of a rank's launches, for each iteration of the period; `None` for operations without other ranks.
-pub fn keys(inspected: &Inspected) -> Vec<Vec<Option<MatchKey>>> {
-    let of_step = |step: &Vec<Launched>| {
+pub fn keys(inspected: &ReferenceProgram) -> Vec<Vec<Option<MatchKey>>> {
+    let of_step = |step: &Vec<LaunchedOperation>| {
         let mut places: BTreeMap<u32, u32> = BTreeMap::new();
-        let of_launch = |launched: &Launched| match launched.match_by {
+        let of_launch = |launched: &LaunchedOperation| match launched.match_by {
             MatchBy::None => None,
             MatchBy::Crossing(crossing) => Some(MatchKey::Crossing(crossing)),
             MatchBy::Comm(number) => {
@@ -75,7 +75,10 @@ pub fn keys(inspected: &Inspected) -> Vec<Vec<Option<MatchKey>>> {
 }
 
 /// The keys of operations whose result some rank uses later, in any iteration of its period.
-pub fn live(ranks: &Ranks, own: &[(&Inspected, &Vec<Vec<Option<MatchKey>>>)]) -> Result<BTreeSet<MatchKey>, ExecError> {
+pub fn live(
+    ranks: &Ranks,
+    own: &[(&ReferenceProgram, &Vec<Vec<Option<MatchKey>>>)],
+) -> Result<BTreeSet<MatchKey>, ExecError> {
     let steps = own.iter().flat_map(|(inspected, keys)| inspected.steps.iter().zip(*keys));
     let launches = steps.flat_map(|(step, keys)| step.iter().zip(keys));
     let live = launches.filter(|(launched, _)| launched.found.is_some()).filter_map(|(_, key)| key.clone());

@@ -1,7 +1,7 @@
 //! The host's copy of a rank's memory, used to compute reference results.
 
 use crate::base::{DType, Space, parallel};
-use crate::exec::{Address, Fill, Inspected};
+use crate::exec::{Address, Fill, ReferenceProgram};
 use crate::ops::{Tensor, TensorBytes, contiguous_runs};
 
 /// Bytes that are initialized as one unit of parallel work.
@@ -14,7 +14,7 @@ pub struct VerifiedMemory {
 
 impl VerifiedMemory {
     /// Returns the memory with its initial contents.
-    pub fn new(inspected: &Inspected) -> VerifiedMemory {
+    pub fn new(inspected: &ReferenceProgram) -> VerifiedMemory {
         // The first write to a page is slow, so all cores share the initialization.
         let mut memory = VerifiedMemory { spaces: inspected.bytes.map(|bytes| vec![0; bytes as usize]) };
         for space in &mut memory.spaces {

@@ -11,12 +11,12 @@ use crate::ops::backward::{Tape, TapeOperation, TensorId, TensorOrigin};
 use crate::ops::init::Init;
 use crate::ops::{self, OpError, Spec, Tensor};
 
-use super::walk::{Used, is_transfer};
+use super::walk::{ProgramTensor, is_transfer};
 
 /// A backward pass that is being converted to operations.
 pub(super) struct Emission<'t> {
     pub tape: &'t Tape,
-    pub used: &'t [Used],
+    pub used: &'t [ProgramTensor],
     /// Location of the `grad`.
     pub span: SrcSpan,
     /// The label of all operations; operations with labels of their own have it as their parent.
@@ -40,7 +40,7 @@ pub(super) struct Emission<'t> {
 impl<'t> Emission<'t> {
     pub fn new(
         tape: &'t Tape,
-        used: &'t [Used],
+        used: &'t [ProgramTensor],
         span: SrcSpan,
         (label, of): (LabelId, LabelId),
         depth: Option<u8>,

@@ -14,7 +14,7 @@ const MAX_COMPARISONS: usize = 1 << 24;
 
 /// A tensor of the program that the backward pass uses.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Used {
+pub(super) struct ProgramTensor {
     pub view: ViewId,
     /// The operation that has the tensor as an operand, and whether it is an output; `None` for a gradient that the
     /// text names.
@@ -48,7 +48,7 @@ pub(super) struct GradientWalk<'p> {
     step: &'p Step,
     pub tape: Tape,
     /// Tensors of the program on the tape, by number.
-    pub used: Vec<Used>,
+    pub used: Vec<ProgramTensor>,
     pending: FxHashMap<MemoryId, Vec<Pending>>,
     /// The slices that depend on requested inputs.
     active: FxHashMap<MemoryId, Vec<ViewId>>,
@@ -78,7 +78,7 @@ impl<'p> GradientWalk<'p> {
     /// Adds a tensor of the program to the tape.
     pub fn value(&mut self, view: ViewId, by: Option<(OpId, bool)>) -> TensorId {
         let tensor = self.program.views.tensor(view);
-        self.used.push(Used { view, by });
+        self.used.push(ProgramTensor { view, by });
         self.tape.program(self.used.len() as u32 - 1, tensor.dtype, tensor.dims)
     }
 

@@ -10,7 +10,7 @@ use crate::ops::backward::{Tape, TensorOrigin};
 use crate::syntax::ast::Call;
 
 use super::GradientTarget;
-use super::walk::Used;
+use super::walk::ProgramTensor;
 
 /// The writes of the operations of a step, by memory, in their order.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ impl Analyzer<'_> {
         call: &Call,
         target: &GradientTarget,
         tape: &Tape,
-        (used, steps): (&[Used], &[usize]),
+        (used, steps): (&[ProgramTensor], &[usize]),
         goals: &[ViewId],
     ) -> Option<()> {
         let mut writers = std::mem::take(&mut self.expansion.writers);
@@ -55,7 +55,7 @@ impl Analyzer<'_> {
         let mut good = true;
         for &value in steps.iter().flat_map(|&index| &tape.steps[index].inputs) {
             let TensorOrigin::Program(number) = tape.get(tape.root(value)).source else { continue };
-            let Used { view, by: Some((op, is_output)) } = used[number as usize] else { continue };
+            let ProgramTensor { view, by: Some((op, is_output)) } = used[number as usize] else { continue };
             if let Some(place) = goals.iter().position(|goal| self.program.views.overlap(*goal, view)) {
                 let read = self.expansion.step.op(op).span;
                 let written = call.outputs.get(place).map_or(call.span, |arg| arg.value.span);

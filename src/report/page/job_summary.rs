@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
+use super::mermaid::quoted;
 use super::{BarChart, Page, markdown};
-use crate::report::mermaid::quoted;
 
 /// Maximum number of bars in a chart: more have no room for their names.
 const BARS: usize = 40;

@@ -1,7 +1,7 @@
 //! Two sides aligned by operation: the time of the operations of each name on both sides.
 
 use crate::measure::compare::{CaseComparison, Comparison, OperationRow};
-use crate::report::compare::figures;
+use crate::report::comparison::compare::figures;
 
 use super::modes::{ModeTimes, draw};
 use super::{Gallery, Picture};

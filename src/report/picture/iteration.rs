@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::base::Nanos;
 use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
-use crate::report::common_clock::shifts;
+use crate::report::traces::common_clock::shifts;
 use crate::report::variant::{named, rank_name};
 
 use super::chart::{BarRows, ROW};

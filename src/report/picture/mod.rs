@@ -4,7 +4,6 @@
 
 mod blocks;
 mod chart;
-mod counters;
 mod curve;
 mod differences;
 mod health;
@@ -12,6 +11,7 @@ mod iteration;
 mod memory;
 mod modes;
 mod plot;
+mod rates;
 mod roofline;
 mod samples;
 mod scale;
@@ -23,10 +23,9 @@ mod times;
 use serde::Serialize;
 use serde::ser::{SerializeSeq, SerializeStruct, Serializer};
 
-use super::operations::shortened;
+use super::run::operations::shortened;
 
 pub use blocks::blocks;
-pub use counters::counters;
 pub use curve::curves;
 pub use differences::differences;
 pub use health::health;
@@ -34,6 +33,7 @@ pub use iteration::iterations;
 pub use memory::memory;
 pub use modes::modes;
 pub use plot::Plot;
+pub use rates::rates;
 pub use roofline::rooflines;
 pub use samples::samples;
 pub use split::{phases, splits};

@@ -4,7 +4,7 @@ use crate::base::Nanos;
 use crate::measure::cases::Case;
 use crate::measure::record::{RunRecord, Times};
 use crate::measure::scaling;
-use crate::report::cases::variants;
+use crate::report::comparison::cases::variants;
 use crate::report::variant::{marks, named};
 
 use super::chart::{BarRows, ROW};

@@ -14,8 +14,8 @@ use crate::report::dump;
 use crate::schedule::{self, Schedule, Topology};
 
 use super::{
-    CriticalPath, Iteration, Kept, Peer, PlanDocument, PlannedDependency, PlannedOperation, Queues, Reason, SCHEMA,
-    Slice, Text, kept,
+    CriticalPath, Iteration, KeptMemory, PlanDocument, PlannedDependency, PlannedOperation, Queues, RankCopy, Reason,
+    SCHEMA, Slice, Text, kept,
 };
 
 /// The inputs of a document.
@@ -159,12 +159,12 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn kept(&mut self, found: &kept::KeptValue, operations: &[PlannedOperation]) -> Kept {
+    fn kept(&mut self, found: &kept::KeptValue, operations: &[PlannedOperation]) -> KeptMemory {
         let program = self.program;
         let memory = program.views.memory(found.view);
         let layout = program.layout(memory);
         let (from, to) = (&operations[found.from.index()], &operations[found.to.index()]);
-        Kept {
+        KeptMemory {
             memory: Text::from(format!("output of {}", program.names.name(program.memory(memory).name))),
             space: Text::from(layout.space.name()),
             form: Text::from(format!("{}{}", layout.dtype.name(), layout.dims)),
@@ -235,10 +235,10 @@ impl<'a> Builder<'a> {
         found.clone()
     }
 
-    fn peer(&mut self, step: &Step, op: OpId) -> Option<Peer> {
+    fn peer(&mut self, step: &Step, op: OpId) -> Option<RankCopy> {
         let crossing = ops::crossing(self.program.op_spec(step.op(op))?)?;
         let to = step.peer(op)?.to.map(|(to, target)| (to, self.slice(target)));
-        Some(Peer { to, from: crossing.from.clone() })
+        Some(RankCopy { to, from: crossing.from.clone() })
     }
 
     fn slice(&mut self, view: ViewId) -> Slice {

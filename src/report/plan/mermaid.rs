@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::report::mermaid::{escaped, quoted};
+use crate::report::page::mermaid::{escaped, quoted};
 
 use super::{Iteration, PlanDocument, PlannedDependency, Reason, SlotPlan, drawn_name};
 

@@ -3,6 +3,7 @@
 //! The JSON of a plan follows the schema [`SCHEMA`], which the book documents; a change visible to readers increments its number.
 //! Times are whole nanoseconds from a device profile; nothing here is measured.
 
+pub(super) mod advice;
 mod build;
 mod cases;
 mod diff;
@@ -116,12 +117,12 @@ pub struct Iteration {
     pub critical_path: CriticalPath,
     /// Scratch memory that gradients read after their forward operations have written it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<Kept>,
+    pub kept: Vec<KeptMemory>,
 }
 
 /// Memory that is kept until a gradient has been computed with its contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct KeptMemory {
     /// Description of the memory, such as `output of h`.
     pub memory: Text,
     /// The space of the memory, such as `device`.
@@ -163,7 +164,7 @@ pub struct PlannedOperation {
     pub outputs: Vec<Slice>,
     /// The sends and receives of a copy between ranks; `None` for other operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peer: Option<Peer>,
+    pub peer: Option<RankCopy>,
     /// Implementation of the operation, such as a library or a generated kernel; `None` if it follows from the kind,
     /// and in documents of earlier versions.
     #[serde(rename = "carried_out", default, skip_serializing_if = "Option::is_none")]
@@ -182,7 +183,7 @@ pub struct PlannedOperation {
 
 /// The sends and receives of a copy between ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Peer {
+pub struct RankCopy {
     /// The receiving rank and the slice that is written there; `None` if this rank sends nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<(u32, Slice)>,

@@ -7,8 +7,8 @@ use indexmap::IndexMap;
 use crate::base::{Bytes, Flops, Nanos, counted};
 use crate::measure::record::FusionRecord;
 
-use super::super::advice;
-use super::{Iteration, Kept, Peer, PlanDocument, PlannedDependency, PlannedOperation, Slice, SlotPlan};
+use super::advice;
+use super::{Iteration, KeptMemory, PlanDocument, PlannedDependency, PlannedOperation, RankCopy, Slice, SlotPlan};
 
 /// Maximum width of the column of streams; a longer name shifts the rest of its line.
 const STREAM: usize = 20;
@@ -140,7 +140,7 @@ fn operands(operation: &PlannedOperation, out: &mut impl Write) -> io::Result<()
 }
 
 /// The operands that a copy between ranks sends and receives, such as `(x -> y at 1; rank 3 -> y)`.
-fn crossing(operation: &PlannedOperation, peer: &Peer, out: &mut impl Write) -> io::Result<()> {
+fn crossing(operation: &PlannedOperation, peer: &RankCopy, out: &mut impl Write) -> io::Result<()> {
     let mut parts = Vec::new();
     if let (Some((rank, target)), Some(source)) = (&peer.to, operation.inputs.first()) {
         parts.push(format!("{} -> {} at {rank}", source.slice, target.slice));
@@ -185,7 +185,7 @@ fn kept(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
     let Some(most) = iteration.most_kept() else { return Ok(()) };
     writeln!(out, "kept for gradients, at most {} at a time:", Bytes(most))?;
     let rows = iteration.kept.iter().map(|kept| (&*kept.memory, Bytes(kept.bytes).to_string(), kept));
-    let rows: Vec<(&str, String, &Kept)> = rows.collect();
+    let rows: Vec<(&str, String, &KeptMemory)> = rows.collect();
     let value = rows.iter().map(|(value, ..)| value.chars().count()).max().unwrap_or(0);
     let size = rows.iter().map(|(_, size, _)| size.chars().count()).max().unwrap_or(0);
     for (name, bytes, kept) in rows {

@@ -11,17 +11,17 @@ use crate::measure::record::{
     AnalysisRecord, DeviceRecord, ExpectationRecord, MetricRecord, ProgramRecord, RankRecord, RunRecord,
     SettingsRecord, SkewRecord, SourceFiles, SpanRecord, Times, Variant, Workload,
 };
-use crate::report::common_clock::{origins, shifts};
-use crate::report::counters::{Counter, counters};
 use crate::report::page::{Page, Section};
 use crate::report::picture::Gallery;
+use crate::report::traces::common_clock::{origins, shifts};
+use crate::report::traces::rates::{Rate, rates};
 
 use super::PageContent;
 
 /// Largest total size of sources in bytes, so that a page stays small. A file that would exceed it is left out.
 const MAX_SOURCES: usize = 256 << 10;
 
-/// Maximum number of values of a counter. Of more, each is the mean of an equal step of time.
+/// Maximum number of values of a rate. Of more, each is the mean of an equal step of time.
 const VALUES: usize = 1000;
 
 /// Name and version of the schema.
@@ -102,12 +102,12 @@ struct RankData<'a> {
     analysis: &'a Option<AnalysisRecord>,
     operations: OperationColumns,
     trace: SpanColumns,
-    counters: Vec<CounterData>,
+    counters: Vec<RateData>,
 }
 
-/// A counter of the traced iteration.
+/// A rate of the traced iteration.
 #[derive(Serialize)]
-struct CounterData {
+struct RateData {
     name: String,
     /// Unit of the values: `B/s`, or empty for a number.
     unit: &'static str,
@@ -117,20 +117,20 @@ struct CounterData {
     values: Vec<f64>,
 }
 
-impl CounterData {
-    fn of(counter: &Counter) -> CounterData {
-        let end = counter.points.last().map_or(0, |(at, _)| at.0).max(1) as f64;
-        let points: Vec<(Nanos, f64)> = if counter.points.len() <= VALUES {
-            counter.points.clone()
+impl RateData {
+    fn of(rate: &Rate) -> RateData {
+        let end = rate.points.last().map_or(0, |(at, _)| at.0).max(1) as f64;
+        let points: Vec<(Nanos, f64)> = if rate.points.len() <= VALUES {
+            rate.points.clone()
         } else {
             let at = |index: usize| Nanos::rounded(index as f64 * end / VALUES as f64);
-            let means = counter.means(VALUES, end).into_iter().enumerate().map(|(index, mean)| (at(index), mean));
+            let means = rate.means(VALUES, end).into_iter().enumerate().map(|(index, mean)| (at(index), mean));
             means.chain([(Nanos(end as i64), 0.0)]).collect()
         };
         let before = std::iter::once(Nanos(0)).chain(points.iter().map(|(at, _)| *at));
-        CounterData {
-            name: counter.name.to_owned(),
-            unit: counter.unit,
+        RateData {
+            name: rate.name.to_owned(),
+            unit: rate.unit,
             at_ns: points.iter().zip(before).map(|((at, _), before)| *at - before).collect(),
             values: points.iter().map(|(_, value)| format!("{value:.3e}").parse().unwrap_or(*value)).collect(),
         }
@@ -249,7 +249,7 @@ impl<'a> ViewVariant<'a> {
             analysis: &rank.analysis,
             operations: OperationColumns::of(rank, texts),
             trace: SpanColumns::of(&rank.trace),
-            counters: counters(rank, shift_ns).iter().map(CounterData::of).collect(),
+            counters: rates(rank, shift_ns).iter().map(RateData::of).collect(),
         });
         ViewVariant {
             launch: &variant.launch,

@@ -15,11 +15,12 @@ use crate::measure::ab::AbRecord;
 use crate::measure::cases::{Case, CasesHeader};
 use crate::measure::compare::{self, CompareOptions, Comparison, RunSet};
 
+use super::comparison::compare as compared;
 use super::page::{self, Page, escaped};
 use super::picture::{self, Gallery};
 use super::plan::PlanDocument;
 use super::variant::marks;
-use super::{ab, compare as compared, run};
+use super::{ab, run};
 use data::Data;
 
 const PAGE: &str = include_str!("../../../assets/view/page.html");
@@ -78,7 +79,7 @@ impl<'a> PageContent<'a> {
             picture::samples(runs),
             picture::modes(runs),
             picture::rooflines(runs),
-            picture::counters(runs),
+            picture::rates(runs),
             picture::health(runs),
             comparison.as_ref().and_then(picture::differences),
         ];

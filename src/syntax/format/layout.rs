@@ -21,12 +21,12 @@ pub struct FileLayout<'a> {
     /// Offsets of heads that the parser could not parse, sorted.
     unread: &'a [u32],
     /// The item that was laid out last.
-    last: Last,
+    last: PrecedingItem,
 }
 
 /// The item before the next piece.
 #[derive(Clone, Copy)]
-struct Last {
+struct PrecedingItem {
     /// End of the item in the text.
     end: usize,
     what: Preceding,
@@ -46,7 +46,7 @@ impl<'a> FileLayout<'a> {
     pub fn new(text: &'a str, pieces: &'a Pieces, wrong: &'a [usize], unread: &'a [u32]) -> FileLayout<'a> {
         let tokens = Tokens { text, outline: &pieces.outline, lead: None };
         let code = Code { tokens, trivia: &pieces.trivia, commands: Vec::new() };
-        FileLayout { code, pieces, wrong, unread, last: Last { end: 0, what: Preceding::Begin } }
+        FileLayout { code, pieces, wrong, unread, last: PrecedingItem { end: 0, what: Preceding::Begin } }
     }
 
     /// Returns the formatted file.
@@ -87,7 +87,7 @@ impl<'a> FileLayout<'a> {
                 self.stray(start, end, comment);
             } else if self.last.end > 0 && self.last.what != Preceding::Comment && self.is_on_line(start) {
                 self.code.push(LayoutCommand::Trailing(comment));
-                self.last = Last { end, what: self.last.what };
+                self.last = PrecedingItem { end, what: self.last.what };
             } else {
                 self.own(start, end, comment);
             }
@@ -107,14 +107,14 @@ impl<'a> FileLayout<'a> {
     fn own(&mut self, start: usize, end: usize, comment: &'a str) {
         self.line(start);
         self.code.push(LayoutCommand::Own(comment));
-        self.last = Last { end, what: Preceding::Comment };
+        self.last = PrecedingItem { end, what: Preceding::Comment };
     }
 
     /// Copies a stray character.
     fn stray(&mut self, start: usize, end: usize, text: &'a str) {
         self.begin_stray(start);
         self.code.push(LayoutCommand::Text(text));
-        self.last = Last { end, what: Preceding::Piece };
+        self.last = PrecedingItem { end, what: Preceding::Piece };
     }
 
     /// Continues the line of a piece, or begins a line.
@@ -174,7 +174,7 @@ impl<'a> FileLayout<'a> {
             Body::Block(_) => self.verbatim(tokens.clone()),
         }
         let what = if is_stray { Preceding::Stray } else { Preceding::Piece };
-        self.last = Last { end: self.code.tokens.end(Some(tokens.end - 1)), what };
+        self.last = PrecedingItem { end: self.code.tokens.end(Some(tokens.end - 1)), what };
     }
 
     /// Lays out a simple piece or the head of a block. `indent` is that of its continuation lines.
@@ -264,7 +264,7 @@ impl<'a> FileLayout<'a> {
         let edge = if flat { LayoutCommand::Line(Flat::Space) } else { LayoutCommand::Hard };
         self.code.push(LayoutCommand::Nest(INDENT));
         self.code.push(edge);
-        self.last = Last { end: self.code.tokens.end(Some(block.open)), what: Preceding::Begin };
+        self.last = PrecedingItem { end: self.code.tokens.end(Some(block.open)), what: Preceding::Begin };
         let mut at = block.open + 1;
         for piece in &block.pieces {
             self.between(at..piece.tokens.start);

@@ -202,16 +202,16 @@ fn records_are_collected_and_everything_is_detached() {
     cupti.begin().expect("it attaches");
     cupti.begin().expect("it is attached");
     assert_eq!(lock(&ENABLED).len(), KINDS.len());
-    let cause = |op| Some(Cause::Operation { iteration: 0, op });
-    cupti.set_cause(cause(3));
+    let purpose = |op| Some(CallPurpose::Operation { iteration: 0, op });
+    cupti.set_purpose(purpose(3));
     let own = [call(CONCURRENT_KERNEL, 0), call(MEMCPY, 0), call(MEMSET, 0), call(MEMCPY_PEER, 0)];
-    cupti.set_cause(None);
+    cupti.set_purpose(None);
     let foreign = call(CONCURRENT_KERNEL, 0);
     lock(&WAITING).push((38, foreign, 0, 1, 2));
     // The nodes of a graph that is cloned twice; one node belongs to no operation.
-    cupti.set_cause(cause(4));
+    cupti.set_purpose(purpose(4));
     node(NODE_CREATED, 11, 0);
-    cupti.set_cause(None);
+    cupti.set_purpose(None);
     node(NODE_CREATED, 12, 0);
     node(NODE_CLONED, 21, 11);
     node(NODE_CLONED, 22, 12);
@@ -220,7 +220,7 @@ fn records_are_collected_and_everything_is_detached() {
     nodes.sort_by_key(|node| node.id);
     assert_eq!(
         calls,
-        own.map(|correlation| NotedCall { correlation, cause: Cause::Operation { iteration: 0, op: 3 } })
+        own.map(|correlation| LaunchCall { correlation, purpose: CallPurpose::Operation { iteration: 0, op: 3 } })
     );
     assert_eq!(nodes, [11, 21, 31].map(|id| GraphNode { id, op: 4 }));
     assert!(cupti.take_notes().0.is_empty());

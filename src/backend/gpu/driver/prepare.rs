@@ -15,19 +15,19 @@ use crate::ops::{Launch, Tensor, workspace};
 
 use super::GpuDriver;
 use crate::backend::gpu::api::Api;
-use crate::backend::gpu::comms::{self, Comms};
-use crate::backend::gpu::flags::Flags;
-use crate::backend::gpu::gate::{self, Gates};
-use crate::backend::gpu::host_lanes::HostLanes;
-use crate::backend::gpu::inter_process::InterProcessMemory;
-use crate::backend::gpu::kernels::{Kernels, wanted};
-use crate::backend::gpu::lower::{Args, Calls, Context, Prepared, address};
-use crate::backend::gpu::pageable::{CapturedUses, Pageable};
-use crate::backend::gpu::peers::{self, PeerDevices};
-use crate::backend::gpu::products::{Chooser, reserved};
-use crate::backend::gpu::stamps::{self, Stamps};
-use crate::backend::gpu::streams;
-use crate::backend::gpu::trial::Way;
+use crate::backend::gpu::choose::products::{Chooser, reserved};
+use crate::backend::gpu::choose::trial::Way;
+use crate::backend::gpu::host::lanes::HostLanes;
+use crate::backend::gpu::host::pageable::{CapturedUses, Pageable};
+use crate::backend::gpu::prepare::kernels::{Kernels, wanted};
+use crate::backend::gpu::prepare::lower::{Args, Calls, Context, Prepared, address};
+use crate::backend::gpu::prepare::streams;
+use crate::backend::gpu::ranks::comms::{self, Comms};
+use crate::backend::gpu::ranks::flags::Flags;
+use crate::backend::gpu::ranks::inter_process::InterProcessMemory;
+use crate::backend::gpu::ranks::peers::{self, PeerDevices};
+use crate::backend::gpu::time::gate::{self, Gates};
+use crate::backend::gpu::time::stamps::{self, Stamps};
 
 /// Number of copies of its operands, in another order of dimensions, for which a library's convolution gets workspace.
 const CONVOLUTION_COPIES: u64 = 2;
@@ -75,7 +75,7 @@ impl<A: Api> GpuDriver<A> {
     ) -> Result<Self, ExecError> {
         let made = Self::make(api, image, cache).and_then(|mut driver| {
             let (api, count) = (driver.api.as_ref(), devices.count());
-            driver.flags = match devices.peers() {
+            driver.flags = match devices.processes() {
                 Some(_) => Flags::of_process(api, &driver.image, count)?,
                 None => Flags::new(api, &driver.image, count, driver.streams[0]).map_err(ExecError::device)?,
             };
@@ -282,9 +282,9 @@ impl<A: Api> GpuDriver<A> {
 
     /// Exchanges the memory handles that processes need to copy to each other.
     fn exchange_memory_handles(&mut self, devices: &PeerDevices<A>) -> Result<(), ExecError> {
-        let Some(peers) = devices.peers().filter(|_| self.image.crossings > 0) else { return Ok(()) };
+        let Some(processes) = devices.processes().filter(|_| self.image.crossings > 0) else { return Ok(()) };
         let Self { api, image, flags, inter_process, bases, .. } = self;
-        inter_process.exchange((api, devices), (image, bases[0]), flags, peers)
+        inter_process.exchange((api, devices), (image, bases[0]), flags, processes)
     }
 
     fn resolve(&mut self, devices: &PeerDevices<A>) -> Result<(), ExecError> {

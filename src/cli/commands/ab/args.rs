@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::commands::passed::{PassedArgs, PassedOptions};
+use crate::cli::commands::forwarded_options::{ForwardedArgs, ForwardedOptions};
 use crate::cli::io::outputs::{PageArgs, share};
 use crate::config::MAX_ITERATIONS;
 use crate::measure::effect::THRESHOLD;
@@ -66,7 +66,7 @@ pub struct AbArgs {
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
-    pub both: PassedArgs<SideOptions>,
+    pub both: ForwardedArgs<SideOptions>,
 }
 
 /// Values of `--fail-on`.
@@ -82,7 +82,7 @@ pub enum FailOnArg {
 #[derive(Clone, Debug)]
 pub struct SideOptions;
 
-impl PassedOptions for SideOptions {
+impl ForwardedOptions for SideOptions {
     const HEADING: &str = "Of both sides";
     const OPTIONS: &[&str] = &[
         "backend",

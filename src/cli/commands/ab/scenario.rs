@@ -2,7 +2,7 @@
 
 use super::args::AbArgs;
 use crate::base::shell;
-use crate::cli::commands::passed::exec_args;
+use crate::cli::commands::forwarded_options::exec_args;
 use crate::cli::commands::{exec, scenario};
 use crate::cli::error::{CliError, InputError};
 use crate::config::{FIELDS, Mistakes, Scenario, check_setting, check_variable};

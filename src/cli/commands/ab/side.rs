@@ -2,7 +2,7 @@
 
 use crate::base::shell;
 use crate::cli::commands::exec::ExecArgs;
-use crate::cli::commands::passed::exec_args;
+use crate::cli::commands::forwarded_options::exec_args;
 use crate::cli::error::InputError;
 use crate::cli::targets;
 use crate::measure::paired::AbSide;

@@ -8,7 +8,7 @@ use super::AbArgs;
 use super::args::SideOptions;
 use crate::base::shell;
 use crate::cli::commands::exec::ExecArgs;
-use crate::cli::commands::passed::PassedArgs;
+use crate::cli::commands::forwarded_options::ForwardedArgs;
 
 /// The options that introduce a side.
 const SIDES: [&str; 2] = ["--a", "--b"];
@@ -55,7 +55,7 @@ impl KnownOptions {
         let names = |command: &clap::Command| -> Vec<String> {
             command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect()
         };
-        let both = names(&PassedArgs::<SideOptions>::augment_args(clap::Command::new("both")));
+        let both = names(&ForwardedArgs::<SideOptions>::augment_args(clap::Command::new("both")));
         let ab_options = names(&AbArgs::augment_args(clap::Command::new("ab")));
         KnownOptions {
             exec: ExecArgs::augment_args(clap::Command::new("exec")),

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::commands::passed::{PassedArgs, PassedOptions};
+use crate::cli::commands::forwarded_options::{ForwardedArgs, ForwardedOptions};
 use crate::cli::commands::suite::RunArgs;
 use crate::cli::error::InputError;
 use crate::cli::targets;
@@ -56,7 +56,7 @@ pub struct BaselineArgs {
     #[command(flatten)]
     pub run: RunArgs,
     #[command(flatten)]
-    pub same: PassedArgs<ProblemOptions>,
+    pub same: ForwardedArgs<ProblemOptions>,
 }
 
 /// How problems are run.
@@ -72,7 +72,7 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub struct ProblemOptions;
 
-impl PassedOptions for ProblemOptions {
+impl ForwardedOptions for ProblemOptions {
     const HEADING: &str = "Of all problems";
     const OPTIONS: &[&str] = &[
         "backend",

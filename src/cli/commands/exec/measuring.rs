@@ -42,7 +42,7 @@ impl<'a> RunContext<'a> {
         let PreparedRun { args, settings, loaded, chosen, .. } = ready;
         let blocking = environment::blocking_calls().filter(|_| settings.gate == GateSetting::Auto);
         let control = role.control.clone();
-        if chosen.backend.peers().is_some() {
+        if chosen.backend.processes().is_some() {
             control.link();
         }
         let (kept, interrupted) = (results.clone(), control.clone());
@@ -118,9 +118,9 @@ impl<'a> RunContext<'a> {
         };
         drop(stage);
         output::make_folder(folder)?;
-        let peers = backend.peers();
+        let processes = backend.processes();
         let is_in_this_process =
-            |rank: &exec::RankSchedule| peers.as_ref().is_none_or(|peers| peers.rank() == rank.number);
+            |rank: &exec::RankSchedule| processes.as_ref().is_none_or(|processes| processes.rank() == rank.number);
         for (rank, buffers) in ranks.iter().zip(buffers).filter(|(rank, _)| is_in_this_process(rank)) {
             let folder = match ranks.len() {
                 1 => folder.to_owned(),

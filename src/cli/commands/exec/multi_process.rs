@@ -13,7 +13,7 @@ use crate::cli::processes::launcher::Launcher;
 use crate::cli::processes::secret;
 use crate::cli::{CliResult, DONE, environment};
 use crate::config::Settings;
-use crate::exec::{self, Control, ExecError, Peers};
+use crate::exec::{self, Control, ExecError, RankProcesses};
 use crate::render::DiagnosticFormat;
 
 use super::interrupt::Interrupts;
@@ -114,7 +114,7 @@ impl Process {
     }
 
     pub(super) fn launched_rank(&self) -> LaunchedRank {
-        LaunchedRank { local_rank: self.launcher.local_rank, peers: self.rendezvous.clone() }
+        LaunchedRank { local_rank: self.launcher.local_rank, processes: self.rendezvous.clone() }
     }
 
     fn run(&self, settled: Result<(ExecArgs, Settings), CliError>, how: DiagnosticFormat) -> CliResult {
@@ -134,7 +134,7 @@ impl Process {
             control: self.control.clone(),
             interrupts: Interrupts::watch(&self.control, self.leads(), true),
         };
-        if ready.chosen.backend.peers().is_none() {
+        if ready.chosen.backend.processes().is_none() {
             // Rank 0 runs all ranks; the others only exit with its code.
             if !self.leads() {
                 return Ok(DONE);

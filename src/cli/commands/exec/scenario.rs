@@ -6,7 +6,7 @@ use super::args::{ExecArgs, exec_args};
 use crate::cli::commands::scenario;
 use crate::cli::error::CliError;
 use crate::cli::inputs::load::{self, FileKind};
-use crate::cli::inputs::placed::{self, Given};
+use crate::cli::inputs::mistake_location::{self, Given};
 use crate::cli::inputs::{container, project};
 use crate::config::{BackendSetting, Field, Scenario};
 
@@ -36,7 +36,7 @@ pub(super) fn placed(error: CliError, args: &ExecArgs) -> CliError {
     let Ok(text) = load::read(path, FileKind::Scenario) else { return error };
     let name = path.display().to_string();
     let (_, mistakes) = Scenario::read(&name, &text);
-    placed::in_file(error, (&name, &text), &|given| match given {
+    mistake_location::in_file(error, (&name, &text), &|given| match given {
         Given::Preset if args.workload.preset == scenario.preset => mistakes.place(&["preset"]),
         Given::Param("streams", value) if scenario.streams.is_some_and(|count| count.to_string() == value) => {
             mistakes.place(&["streams"])

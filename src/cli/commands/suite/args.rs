@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::cli::ConfigArgs;
-use crate::cli::commands::passed::{PassedArgs, PassedOptions};
+use crate::cli::commands::forwarded_options::{ForwardedArgs, ForwardedOptions};
 use crate::cli::io::outputs::{FileOptions, PageArgs};
 use crate::measure::cases::Partition;
 
@@ -32,7 +32,7 @@ pub struct SuiteArgs {
     #[command(flatten)]
     pub run: RunArgs,
     #[command(flatten)]
-    pub same: PassedArgs<CaseOptions>,
+    pub same: ForwardedArgs<CaseOptions>,
 }
 
 /// Options that `aorta suite` shares with `aorta baseline`.
@@ -62,7 +62,7 @@ impl SuiteArgs {
             strict: false,
             partition: None,
             run: RunArgs { dry_run: true, ..RunArgs::default() },
-            same: PassedArgs::new(given),
+            same: ForwardedArgs::new(given),
         }
     }
 }
@@ -71,7 +71,7 @@ impl SuiteArgs {
 #[derive(Clone, Debug)]
 pub struct CaseOptions;
 
-impl PassedOptions for CaseOptions {
+impl ForwardedOptions for CaseOptions {
     const HEADING: &str = "Of all cases";
     const OPTIONS: &[&str] =
         &["backend", "device", "effort", "expected", "set", "env", "config", "config-file", "allow-kernels", "fuse"];

@@ -7,7 +7,7 @@ use crate::base::units::{self, Dimension};
 use crate::base::{Bytes, Space, counted, shell, suggest};
 use crate::cli::backends;
 use crate::cli::commands::exec::{self, ExecArgs};
-use crate::cli::commands::passed::exec_args;
+use crate::cli::commands::forwarded_options::exec_args;
 use crate::cli::commands::scenario;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::inputs::{container, library, load, project};

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::axes::shuffled;
-use crate::cli::commands::passed::{PassedArgs, PassedOptions};
+use crate::cli::commands::forwarded_options::{ForwardedArgs, ForwardedOptions};
 use crate::cli::error::InputError;
 use crate::cli::io::outputs::{FileOptions, PageArgs};
 use crate::config::CaseOrder;
@@ -25,7 +25,7 @@ pub struct SweepArgs {
     /// A workload file, the name of a shipped workload, or a scenario (`.ron`)
     pub file: String,
     #[command(flatten)]
-    pub lists: PassedArgs<Axes>,
+    pub lists: ForwardedArgs<Axes>,
     /// Pair the values of all axes by position, instead of running all combinations
     #[arg(long)]
     pub zip: bool,
@@ -62,14 +62,14 @@ pub struct SweepArgs {
     #[arg(long, requires = "resume")]
     pub retry: bool,
     #[command(flatten)]
-    pub same: PassedArgs<CaseOptions>,
+    pub same: ForwardedArgs<CaseOptions>,
 }
 
 /// Options that become an axis if they have several values, in the order of the axes.
 #[derive(Clone, Debug)]
 pub struct Axes;
 
-impl PassedOptions for Axes {
+impl ForwardedOptions for Axes {
     const HEADING: &str = "Axes";
     const OPTIONS: &[&str] = &[
         "preset", "set", "streams", "ranks", "launch", "sync", "cache", "gate", "data", "device", "emulate", "env",
@@ -82,7 +82,7 @@ impl PassedOptions for Axes {
 #[derive(Clone, Debug)]
 pub struct CaseOptions;
 
-impl PassedOptions for CaseOptions {
+impl ForwardedOptions for CaseOptions {
     const HEADING: &str = "Of all cases";
     const OPTIONS: &[&str] = &[
         "backend",

@@ -2,7 +2,7 @@
 
 use crate::base::shell;
 use crate::cli::error::CliError;
-use crate::cli::inputs::placed;
+use crate::cli::inputs::mistake_location;
 use crate::measure::cases::Axis;
 
 use super::{axes, examine};
@@ -58,7 +58,7 @@ fn is_of_value(error: &CliError, axis: &Axis) -> bool {
     match error {
         CliError::Source { diagnostics, sources, .. } => diagnostics
             .iter()
-            .any(|diagnostic| placed::is_of_argument(diagnostic.as_ref(), sources, &axis.option, &axis.name)),
+            .any(|diagnostic| mistake_location::is_of_argument(diagnostic.as_ref(), sources, &axis.option, &axis.name)),
         CliError::Input(_) | CliError::Config(_) => true,
         CliError::Exec { .. } => false,
     }

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use crate::base::suggest;
-use crate::cli::commands::passed::{PassedOptions, exec_args};
+use crate::cli::commands::forwarded_options::{ForwardedOptions, exec_args};
 use crate::cli::commands::scenario;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::inputs::load::{self, FileKind};
-use crate::cli::inputs::placed::{self, Given};
+use crate::cli::inputs::mistake_location::{self, Given};
 use crate::cli::targets;
 use crate::config::{Mistakes, Scenario, check_setting, check_variable};
 use crate::measure::cases::NAMED_OPTIONS;
@@ -89,7 +89,7 @@ pub fn placed(file: &str, error: CliError) -> Result<CliError, CliError> {
         let index = values::split(list).iter().position(|known| *known == value)?.to_string();
         mistakes.place(&["axes", axis, &index]).or_else(|| mistakes.place(&["axes", axis]))
     };
-    Ok(placed::in_file(error, (&file, &text), &|given| match given {
+    Ok(mistake_location::in_file(error, (&file, &text), &|given| match given {
         Given::Param(name, value) => place(&format!("set {name}"), value).or_else(|| place(name, value)),
         Given::Preset => None,
     }))

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::PlannedCase;
 use crate::cli::error::{CliError, InputError};
-use crate::cli::processes::child::{Child, Ended, Interrupt, LineError, not_started};
+use crate::cli::processes::child::{Child, ChildOutcome, Interrupt, LineError, not_started};
 use crate::cli::{CHECK_FAILED, DONE, FAILED};
 use crate::measure::RunRecord;
 use crate::measure::cases::{Case, Status};
@@ -94,7 +94,11 @@ impl Diagnostic {
 }
 
 /// The record of a completed run, otherwise the case's status and the reason.
-fn outcome(ended: &Ended, record: Option<String>, errors: &[Diagnostic]) -> Result<Box<RunRecord>, (Status, String)> {
+fn outcome(
+    ended: &ChildOutcome,
+    record: Option<String>,
+    errors: &[Diagnostic],
+) -> Result<Box<RunRecord>, (Status, String)> {
     if let Some(DONE | CHECK_FAILED) = ended.code {
         let read = record.ok_or_else(|| "it wrote no record".to_owned()).and_then(|text| RunRecord::from_json(&text));
         // The file of cases contains the arguments once; the text of the workload in each record would make the file

@@ -1,0 +1,4 @@
+//! Tables and tensors as files.
+
+pub(super) mod csv;
+pub(super) mod npy;
