@@ -77,7 +77,7 @@ pub fn operations(
                 assumed: spec.is_some_and(ops::assumes_size),
                 bus_bytes,
                 ranks: spec
-                    .filter(|spec| bus_bytes.is_some() || ops::moves_unknown_size(spec))
+                    .filter(|spec| ops::moves_between_ranks(spec))
                     .map(|spec| spec.team.ranks),
                 flops: cost.flops,
                 bytes: cost.bytes(),
