@@ -6,7 +6,9 @@ use std::fmt::Display;
 use indexmap::IndexMap;
 
 use crate::base::{Bytes, Flops, counted};
-use crate::measure::record::{ExpectationRecord, FusionRecord, PeakRecord, RankRecord, RankWork, RunRecord, Times, Variant};
+use crate::measure::record::{
+    ExpectationRecord, FusionRecord, PeakRecord, RankRecord, RankWork, RunRecord, Times, Variant,
+};
 
 use super::page::{ABSENT, Check, Outcome, Page, Section, Table, cell};
 use super::quantity::share_of;

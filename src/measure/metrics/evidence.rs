@@ -242,7 +242,9 @@ impl Evidence<'_> {
             (Figure::BusBandwidth, _) => {
                 let bytes = |spec: &Spec| Some(MovedBytes::across(ops::bus_bytes(spec)?));
                 let observed = |iteration| ObservedOperations::of(self.program, self.plan, iteration, set);
-                if !self.traces.is_empty() && !self.traces.iter().any(|one| observed(one).specs().any(ops::moves_between_ranks)) {
+                if !self.traces.is_empty()
+                    && !self.traces.iter().any(|one| observed(one).specs().any(ops::moves_between_ranks))
+                {
                     return Err("none of these operations moves data between ranks".to_owned());
                 }
                 self.rate(set, bytes)

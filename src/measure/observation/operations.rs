@@ -86,9 +86,7 @@ pub fn operations(
                 pieces: spec.and_then(pieces),
                 assumed: spec.is_some_and(ops::assumes_size),
                 bus_bytes,
-                ranks: spec
-                    .filter(|spec| ops::moves_between_ranks(spec))
-                    .map(|spec| spec.team.ranks),
+                ranks: spec.filter(|spec| ops::moves_between_ranks(spec)).map(|spec| spec.team.ranks),
                 flops: cost.flops,
                 bytes: if spec.is_some_and(|spec| is_in_place(spec, step, op)) { 0 } else { cost.bytes() },
                 after: graph.incoming(op).map(|edge| edge.from.0).collect(),

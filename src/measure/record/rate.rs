@@ -49,7 +49,8 @@ pub fn totals(record: &RunRecord) -> Option<(f64, u64)> {
     match record.emulated.unwrap_or(record.settings.ranks) {
         0 | 1 => Some((flops, bytes)),
         world => (ranks.len() == world as usize).then(|| {
-            let add = |(flops, bytes): (f64, u64), rank: &RankWork| (flops + rank.flops, bytes.saturating_add(rank.bytes));
+            let add =
+                |(flops, bytes): (f64, u64), rank: &RankWork| (flops + rank.flops, bytes.saturating_add(rank.bytes));
             ranks.iter().fold((0.0, 0), add)
         }),
     }

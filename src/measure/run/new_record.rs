@@ -15,8 +15,8 @@ use crate::schedule::{Schedule, Topology};
 
 use crate::measure::metrics::work::totals;
 use crate::measure::record::{
-    DeviceRecord, FusionRecord, LaneRecord, MemoryRecord, ProgramRecord, RankWork, RunRecord, SCHEMA, SettingsRecord, Workload,
-    lack_samples,
+    DeviceRecord, FusionRecord, LaneRecord, MemoryRecord, ProgramRecord, RankWork, RunRecord, SCHEMA, SettingsRecord,
+    Workload, lack_samples,
 };
 use crate::measure::request::Measured;
 
