@@ -23,15 +23,25 @@ fn emulated(backend: impl Backend + 'static) -> Emulated {
 }
 
 /// Duration of an iteration on one rank of a world, in ns.
-fn time((program, plan): &(Program, Plan), backend: &dyn Backend, mode: LaunchMode) -> i64 {
+fn time(rank: &(Program, Plan), backend: &dyn Backend, mode: LaunchMode) -> i64 {
+    times(std::slice::from_ref(rank), backend, mode)[0]
+}
+
+/// Duration of an iteration on each of some ranks, in ns.
+fn times(ranks: &[(Program, Plan)], backend: &dyn Backend, mode: LaunchMode) -> Vec<i64> {
     let options = schedule::ScheduleOptions::default();
-    let schedule = schedule::place(program, plan, backend.topology(), &options);
-    let ranks = [RankSchedule::new(program, plan, &schedule)];
+    let place = |(program, plan): &(Program, Plan)| schedule::place(program, plan, backend.topology(), &options);
+    let schedules: Vec<_> = ranks.iter().map(place).collect();
+    let of_rank = |((program, plan), schedule)| RankSchedule {
+        number: program.rank,
+        ..RankSchedule::new(program, plan, schedule)
+    };
+    let ranks: Vec<RankSchedule> = ranks.iter().zip(&schedules).map(of_rank).collect();
     let open = exec::prepare_ranks(&ranks, backend, &common::exec_options());
     let mut open = open.unwrap_or_else(|error| panic!("{error}"));
     open.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
     let samples = open.iterate(mode, 1, 3, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
-    samples.ranks[0].time[2].0
+    samples.ranks.iter().map(|rank| rank.time[2].0).collect()
 }
 
 /// The table's time of a program's collectives, one after the other.
@@ -70,6 +80,25 @@ step {
                 assert!((expected..expected + 25_000).contains(&took), "{world}: {} is told", Nanos(expected));
             }
         }
+    }
+}
+
+/// Transfers of one operation share the links of their rank as in a run of all ranks.
+#[test]
+fn an_operation_shares_its_links_with_itself() {
+    let star = |k: u32| {
+        format!(
+            "buffer x: f32[4194304]\nbuffer y: f32[{k}, 4194304]\nstep {{ group {{ for i in 1..{k} + 1 {{ \
+             send(x, to: (rank + i) % world) recv(-> y[i - 1], from: (rank - i) % world) }} }} }}"
+        )
+    };
+    let ring = "buffer x, y: f32[4194304]\nstep { copy(x -> y at (rank + 1) % world, via: dma) }".to_owned();
+    let cases = (1..8).map(|k| (star(k), 8)).chain([2, 8, 16].map(|world| (ring.clone(), world)));
+    for (text, world) in cases {
+        let ranks = common::planned_ranks(&text, world);
+        let real = times(&ranks, &Sim::new(profile()), LaunchMode::Stream)[0] as f64;
+        let alone = time(&ranks[0], &emulated(Sim::new(profile())), LaunchMode::Stream) as f64;
+        assert!((0.9 * real..1.1 * real).contains(&alone), "{text}: {alone} ns, with all ranks {real} ns");
     }
 }
 

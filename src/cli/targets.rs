@@ -1,7 +1,9 @@
-//! Targets of options: `--streams 4` and `--set streams=2`, or `--launch graph` and `--config launch=stream`, set the same.
+//! Targets of options: `--streams 4` and `--set streams=2`, or `--launch graph` and `--config launch=stream`, set the same;
+//! `--json a` and `--csv a` write the same file.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -57,7 +59,31 @@ fn value(words: &[String; 2]) -> &str {
     text.split_once('=').filter(|_| is_named(words)).map_or(text.as_str(), |(_, value)| value).trim()
 }
 
-/// Fails if two options of a command set the same to different values: only one of them would apply.
+/// Options whose value is the path of a file that the command writes.
+const FILES: [&str; 5] = ["--json", "--csv", "--html", "--output", "--trace"];
+
+/// Fails if two options of a command write the same regular file: only one of the contents would remain.
+fn check_files(typed: &[(usize, [String; 2])]) -> Result<(), InputError> {
+    let mut written: Vec<(PathBuf, &str)> = Vec::new();
+    for (_, [option, text]) in typed.iter().filter(|(_, [option, _])| FILES.contains(&option.as_str())) {
+        let path = std::path::absolute(text).unwrap_or_else(|_| text.into());
+        let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+        let path = folder.zip(path.file_name()).map_or_else(|| path.clone(), |(folder, name)| folder.join(name));
+        // Several texts can be printed, or thrown away.
+        if path.exists() && !path.is_file() {
+            continue;
+        }
+        if let Some((_, first)) = written.iter().find(|(other, _)| *other == path) {
+            let why = format!("`{first}` writes the same file, and only one of them would remain");
+            return Err(InputError::bad_value(&format!("`{option}`"), text, &why, "name a file for each"));
+        }
+        written.push((path, option));
+    }
+    Ok(())
+}
+
+/// Fails if two options of a command set the same to different values, of which only one would apply, or write the same
+/// file.
 pub fn check(matches: &ArgMatches) -> Result<(), InputError> {
     let mut typed: Vec<(usize, [String; 2])> = Vec::new();
     for id in matches.ids().map(|id| id.as_str()) {
@@ -68,6 +94,7 @@ pub fn check(matches: &ArgMatches) -> Result<(), InputError> {
         typed.extend(places.zip(values.map(words)));
     }
     typed.sort();
+    check_files(&typed)?;
     for (index, (_, last)) in typed.iter().enumerate() {
         // The parser refuses other options that are given twice, unless all of their values count.
         let is_other = |(_, first): &&(usize, [String; 2])| {

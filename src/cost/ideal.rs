@@ -165,7 +165,7 @@ impl LinkTimes {
 }
 
 /// Minimum loads of one rank's part of an operation on links between ranks; none if it takes no part in a transfer.
-fn loads_between(spec: &Spec, ranks: &[u32], profile: &Profile) -> Vec<Load> {
+pub(super) fn loads_between(spec: &Spec, ranks: &[u32], profile: &Profile) -> Vec<Load> {
     let (own, links) = (spec.team.rank, &profile.topology);
     if let Some(crossing) = ops::crossing(spec) {
         let port = links.port.copies.value();

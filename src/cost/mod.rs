@@ -3,6 +3,7 @@
 //! Reports mark figures from this model as *simulated* or *modelled*, never as measured.
 
 pub mod cache;
+mod emulated;
 mod exchange;
 pub mod floor;
 mod ideal;
@@ -15,6 +16,7 @@ use crate::base::Space;
 use crate::config::Profile;
 use crate::ops::{self, Arithmetic, Cost, Direction, Hold, Kernel, Launch, Spec, Traffic};
 
+pub use emulated::OccupiedLinks;
 pub use exchange::{Load, Path, exchange, link_rate, loads, receiver_load, sender_load};
 pub use ideal::{Ideal, LinkTimes, Resource};
 pub use peer::peer;

@@ -89,7 +89,7 @@ fn evaluated(
         traces: &iterations,
         alone: Some(&alone),
         memory: 12_000,
-        limits: DeviceLimits(limits),
+        limits: DeviceLimits { profile: limits, emulated: None },
         device: DeviceProperties { units: Some(132), memory: Some(1_000_000), profile: limits },
         figures: Figures::default(),
     };

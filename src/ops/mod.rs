@@ -60,7 +60,8 @@ pub use check::{
     check_exchange, compare,
 };
 pub use collectives::{
-    Batch, BatchMember, BusBytes, assumes_size, bus_bytes, has_unknown_size, more_ranks, moves_unknown_size, parts,
+    Batch, BatchMember, BusBytes, assumes_size, bus_bytes, has_unknown_size, more_ranks, moves_between_ranks,
+    moves_unknown_size, parts,
 };
 pub use cost::{Cost, Hold, KnownCost, Tiling, Traffic};
 pub use expression::Expression;

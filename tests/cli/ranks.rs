@@ -412,3 +412,94 @@ fn copies_reach_ranks_that_send_nothing() {
         assert!(code == Some(2) && stderr.contains(expected), "{statement}: {stderr}");
     }
 }
+
+/// One rank multiplies large matrices and the others small ones; rank 0 sends to rank 1.
+const UNEVEN: &str = "\
+param big = 0
+param split = false
+buffer a, b: bf16[2048, 2048]
+buffer c, d: bf16[64, 64]
+step {
+  if split { gemm(a[rank * 1024..(rank + 1) * 1024], a -> b[rank * 1024..(rank + 1) * 1024]) }
+  else { if rank == big { gemm(a, a -> b) } else { gemm(c, c -> d) } }
+  if rank == 0 { send(d, to: 1) }
+  if rank == 1 { recv(-> d, from: 0) }
+}
+metric bus = bus_bandwidth
+";
+
+/// The place of the large product changes no sum: rates, scaling and `ab` count the work of all ranks.
+#[test]
+fn work_is_that_of_all_ranks() {
+    let sandbox = Sandbox::new();
+    sandbox.write("uneven.aorta", UNEVEN);
+    let run = |arguments: &str| {
+        let words = format!("{arguments} --backend sim --effort quick");
+        sandbox.good(&words.split_whitespace().collect::<Vec<_>>())
+    };
+    let swept = run("sweep uneven.aorta --ranks 4 --set big=0,1,3 --json big.jsonl");
+    assert!(swept.contains("the work stays ("), "{swept}");
+    assert_eq!(swept.matches(" 100 %").count(), 3, "{swept}");
+    let scaled = run("sweep uneven.aorta --set big=0 --ranks 2,4,8 --json ranks.jsonl");
+    assert!(scaled.contains("strong scaling"), "{scaled}");
+    let searched =
+        run("sweep uneven.aorta --search --budget 4 --ranks 2 --set big=0,1 --set split=true,false --json s.jsonl");
+    assert!(searched.lines().any(|line| line.starts_with("1 ") && line.contains("true")), "{searched}");
+    let ab = run("ab uneven.aorta --ranks 4 --rounds 6 --no-apart --a=--set=big=0 --b=--set=big=1");
+    assert!(!ab.contains("different work"), "{ab}");
+    // A record of an older version has the work of its first rank alone.
+    let old = sandbox.read("big.jsonl");
+    let lines = old.lines().map(|line| {
+        let mut line: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+        if let Some(program) = line.pointer_mut("/record/program").and_then(serde_json::Value::as_object_mut) {
+            program.remove("ranks");
+        }
+        format!("{line}\n")
+    });
+    sandbox.write("old.jsonl", lines.collect::<String>());
+    let old = sandbox.good(&["report", "old.jsonl"]);
+    assert!(old.contains("the work is not known, and iterations may differ") && !old.contains("FLOP/s"), "{old}");
+}
+
+/// The page and the CSV describe the rank whose time is the headline, and the page the range over all ranks.
+#[test]
+fn figures_of_one_line_are_of_one_rank() {
+    let sandbox = Sandbox::new();
+    sandbox.write("uneven.aorta", UNEVEN);
+    let words = "exec uneven.aorta --ranks 4 --set big=3 --backend sim --effort quick --json r.json --csv r.csv";
+    let page = sandbox.good(&words.split_whitespace().collect::<Vec<_>>());
+    assert!(page.contains("1 to 2 operations on 1 stream of each of 4 ranks"), "{page}");
+    assert!(page.contains("524.3 kFLOP to 17.18 GFLOP"), "{page}");
+    assert!(page.contains("bus: from 2 of 4 ranks"), "{page}");
+    let csv = sandbox.read("r.csv");
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let cell = |name: &str| rows[1][rows[0].iter().position(|column| *column == name).expect("a column")];
+    let number = |name: &str| cell(name).parse::<f64>().expect("a number");
+    assert_eq!((cell("rank"), number("flops")), ("3", 2.0 * 2048f64.powi(3)));
+    let record = sandbox.json("r.json");
+    let rank = &record["variants"][0]["ranks"][3];
+    assert_eq!(Some(number("time.p50_ns")), rank["time"]["p50_ns"].as_f64());
+    assert_eq!(Some(number("peak.flops")), rank["analysis"]["peak"]["flops"].as_f64());
+    let share = format!("of peak arithmetic{:>35.0} %", 100.0 * number("peak.flops"));
+    for other in [&page, &sandbox.good(&["report", "r.json", "--rank", "1"])] {
+        let line = other.lines().find(|line| line.starts_with("of peak arithmetic")).expect("a share");
+        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), share.split_whitespace().collect::<Vec<_>>());
+    }
+}
+
+/// Operations of several streams share a link in a run of all ranks, and not in an emulated one: its rate has no value.
+#[test]
+fn an_emulated_rank_has_no_rate_beyond_its_link() {
+    let sandbox = Sandbox::new();
+    let text = "param k = 1\nstream s[k]\nbuffer x[k]: f32[16777216]\n\
+                step { for i in 0..k { on s[i] { all_reduce(x[i] -> x[i]) } } }\nmetric bus = bus_bandwidth\n";
+    sandbox.write("sums.aorta", text);
+    let run = |k: &str| {
+        let words = ["exec", "sums.aorta", "--emulate", "8", "--backend", "sim", "--effort", "quick", "--set", k];
+        sandbox.good(&words)
+    };
+    assert!(run("k=1").lines().any(|line| line.starts_with("bus ") && line.ends_with("GB/s")));
+    let shared = run("k=4");
+    assert!(shared.contains("bus: no value, since it is refused"), "{shared}");
+    assert!(!shared.contains("TB/s"), "{shared}");
+}

@@ -24,6 +24,8 @@ fn options_that_set_the_same() {
         ("exec a.aorta --config effort=quick --effort full", "`--config effort=quick` sets the same"),
         ("ab a.aorta --a --streams=2 --b --streams=3 --set=n=1 --set=n=2", "`--set n=1` sets the same"),
         ("suite P0 --config gate=off --config gate=on --dry-run", "`--config gate=off` sets the same"),
+        ("exec a.aorta --json z --csv ./z", "`--csv` cannot be `./z`: `--json` writes the same file"),
+        ("sweep a.aorta --set n=1,2 --json z --html z", "`--html` cannot be `z`: `--json` writes the same file"),
         ("suite s.ron --set n=4 --backend sim", "a case of `a.aorta` has a value of its own, which its name shows"),
     ] {
         refused(&run(arguments), &["aorta::cli::bad_value", says]);

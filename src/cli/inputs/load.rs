@@ -12,7 +12,7 @@ use crate::base::shell;
 use crate::compile::{self, CompileError, Compiled, ModuleText, Parsed, RankCount, standard_module};
 use crate::config::{Project, Settings, SyncSetting};
 use crate::exec::ExecError;
-use crate::measure::record::Workload;
+use crate::measure::record::{RankWork, Workload};
 use crate::model;
 use crate::ops::DataFile;
 use crate::syntax::ast::DeclKind;
@@ -68,6 +68,8 @@ impl WorkloadText {
 /// A compiled workload with its origin and its files.
 pub struct Loaded {
     pub compiled: Compiled,
+    /// Work of each rank of an emulated world, of which `compiled` has one rank; otherwise empty.
+    pub world: Vec<RankWork>,
     /// Origin: `library`, `<stdin>`, or the path.
     pub origin: String,
     /// The command that checks the same; `None` if the text came on standard input, or this command checks it.
@@ -278,7 +280,7 @@ pub fn load(
     match compile::compile(&text.name, &text.text, &options) {
         Ok(compiled) => {
             let check = text.check_command(args, compiled.ranks.len() as u32);
-            Ok(Loaded { compiled, origin: text.origin.clone(), check, files: files.into_inner() })
+            Ok(Loaded { compiled, world: Vec::new(), origin: text.origin.clone(), check, files: files.into_inner() })
         }
         Err(error) => {
             let ranks = match &error {

@@ -79,6 +79,11 @@ fn check_trace(path: &Path) -> Result<(), InputError> {
 }
 
 fn write_trace(path: &Path, record: &RunRecord) -> Result<(), InputError> {
+    let ranks = || record.variants.iter().flat_map(|variant| &variant.ranks);
+    if ranks().all(|rank| rank.trace.is_empty()) {
+        let why = "the run timed no single operation, as with `--observe off`";
+        output::eprint(&format!("{} has no operation: {why}\n", path.display()));
+    }
     match TraceForm::of(path)? {
         TraceForm::Json => output::write_text(path, &chrome_trace(record)),
         TraceForm::Packets => output::write_file(path, &pftrace(record)),

@@ -150,9 +150,12 @@ impl AbRecord {
     }
 
     fn judged(&self, threshold: f64, basis: AbBasis) -> Option<AbResult> {
-        let ((unit, work), (other_unit, other_work)) = (rate::work(&self.a.run), rate::work(&self.b.run));
-        let is_by_work = basis == AbBasis::Work && unit == other_unit && work != other_work;
-        let scale = if is_by_work { work / other_work } else { 1.0 };
+        let [a, b] = [&self.a.run, &self.b.run].map(rate::work);
+        let is_by_work = |((unit, work), (other_unit, other_work)): &((RateUnit, f64), (RateUnit, f64))| {
+            basis == AbBasis::Work && unit == other_unit && work != other_work
+        };
+        let works = a.zip(b).filter(is_by_work);
+        let scale = works.map_or(1.0, |((_, work), (_, other))| work / other);
         let scaled = |in_turn| self.levels(AbSide::B, in_turn).iter().map(|level| level * scale).collect::<Vec<f64>>();
         let turns = paired::paired(&self.levels(AbSide::A, true), &scaled(true), threshold, self.seed)?;
         let (a, b) = (self.levels(AbSide::A, false), scaled(false));
@@ -169,7 +172,7 @@ impl AbRecord {
             verdict = Verdict::CannotTell;
             apart.iter_mut().for_each(|apart| apart.verdict = Verdict::CannotTell);
         }
-        Some(AbResult { verdict, turns, between_runs, apart, agree, carried, work: is_by_work.then_some((unit, work)) })
+        Some(AbResult { verdict, turns, between_runs, apart, agree, carried, work: works.map(|(a, _)| a) })
     }
 
     /// Names of the kernels in whose code the sides differ, if a simulator, which does not read it, gave the times of both; empty

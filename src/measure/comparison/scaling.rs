@@ -119,16 +119,19 @@ pub fn unit(cases: &[&Case]) -> RateUnit {
     }
 }
 
-/// True if only iterations are counted, and they have different numbers of operations, so that their rates do not compare.
+/// True if only iterations are counted, and may do different work, so that their rates do not compare: they have different
+/// numbers of operations, or a record lacks the work of some ranks.
 pub fn unequal_iterations(unit: RateUnit, cases: &[&Case]) -> bool {
-    let operations = || cases.iter().filter_map(|case| Some(case.record.as_ref()?.program.operations));
-    unit == RateUnit::Iterations && operations().min() != operations().max()
+    let records = || cases.iter().filter_map(|case| case.record.as_ref());
+    let operations = || records().map(|record| record.program.operations);
+    let differ = operations().min() != operations().max();
+    unit == RateUnit::Iterations && (differ || records().any(|record| rate::totals(record).is_none()))
 }
 
-/// Objective that a search minimizes: time per unit of work in seconds. `None` for a case without results.
+/// Objective that a search minimizes: time per unit of work in seconds. `None` for a case without results or known work.
 pub fn cost(case: &Case, pace: Pace) -> Option<f64> {
     let time = CurvePoint::of(case, "", pace)?.time.value;
-    Some(time / rate::work(case.record.as_ref()?).1)
+    Some(time / rate::work(case.record.as_ref()?)?.1)
 }
 
 /// Results along each axis of a sweep, or along all zipped axes together. Omits axes with fewer than two results on

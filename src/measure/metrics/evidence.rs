@@ -241,9 +241,10 @@ impl Evidence<'_> {
             (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(MovedBytes::of(spec))),
             (Figure::BusBandwidth, _) => {
                 let bytes = |spec: &Spec| Some(MovedBytes::across(ops::bus_bytes(spec)?));
-                let crosses = |spec: &Spec| bytes(spec).is_some() || ops::moves_unknown_size(spec);
                 let observed = |iteration| ObservedOperations::of(self.program, self.plan, iteration, set);
-                if !self.traces.is_empty() && !self.traces.iter().any(|one| observed(one).specs().any(crosses)) {
+                if !self.traces.is_empty()
+                    && !self.traces.iter().any(|one| observed(one).specs().any(ops::moves_between_ranks))
+                {
                     return Err("none of these operations moves data between ranks".to_owned());
                 }
                 self.rate(set, bytes)

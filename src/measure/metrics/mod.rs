@@ -17,7 +17,8 @@ use rustc_hash::FxHashMap;
 
 use crate::base::SrcSpan;
 use crate::base::units::{self, Dimension};
-use crate::model::{Expectation, FigureExpr, Metric, OpSet, Statistic};
+use crate::model::{Expectation, Figure, FigureExpr, Metric, Op, OpSet, Statistic};
+use crate::ops;
 use crate::ops::expression::{Binary, Unary};
 
 use super::record::{MetricRecord, OverSlots};
@@ -346,14 +347,14 @@ impl<'a> RankMetrics<'a> {
 
     /// True if this rank's program has operations of each set in an expression.
     fn has_operations(&self, expr: &FigureExpr) -> bool {
-        let has_any = |set: &OpSet| {
-            self.evidence
-                .program
-                .cycle
-                .iter()
-                .any(|step| step.ids().any(|op| set.contains(self.evidence.program, step.op(op))))
-        };
+        let program = self.evidence.program;
+        let has = |is: &dyn Fn(&Op) -> bool| program.cycle.iter().flat_map(|step| &step.ops).any(is);
+        let has_any = |set: &OpSet| has(&|op| set.contains(program, op));
         expr.leaves().into_iter().all(|leaf| match leaf {
+            FigureExpr::Figure { figure: Figure::BusBandwidth, set, .. } => has(&|op| {
+                let crosses = program.op_spec(op).is_some_and(ops::moves_between_ranks);
+                crosses && set.as_ref().is_none_or(|set| set.contains(program, op))
+            }),
             FigureExpr::Figure { set, beside, .. } => set.iter().chain(beside).all(has_any),
             FigureExpr::Metric { metric, .. } => {
                 let has = || Ok(self.has_operations(&self.evidence.program.metrics[*metric].value));

@@ -1,6 +1,6 @@
 //! Records of a slot's operations, from the iterations that observed it.
 
-use crate::base::{Bytes, Flops, Nanos, OpId};
+use crate::base::{Bytes, Flops, Nanos, OpId, ViewId};
 use crate::exec::{RankSchedule, TracedLaunch};
 use crate::model::{OpKind, Program, Step};
 use crate::ops::{self, Arithmetic, BusBytes, Category, Direction, Input, Launch, LiveRows, Spec, Tensor};
@@ -13,6 +13,16 @@ use super::waiting::Iteration;
 use crate::measure::record::{LaunchRecord, OperationRecord};
 use crate::measure::request::Request;
 use crate::measure::statistics::summary::Summary;
+
+/// True if an operation consists of collectives of one rank whose results are in place, so that they move nothing.
+fn is_in_place(spec: &Spec, step: &Step, op: OpId) -> bool {
+    if spec.operation.category() != Category::Collective || spec.team.ranks > 1 {
+        return false;
+    }
+    let operands: Vec<ViewId> = step.operands(op).map(|(view, _)| view).collect();
+    let launches = spec.launch();
+    launches.iter().flat_map(Launch::collectives).all(|one| one.is_in_place(|at| operands[usize::from(at)]))
+}
 
 /// Records of the operations of a slot of the rank's own cycle.
 pub fn operations(
@@ -53,7 +63,7 @@ pub fn operations(
             let bus_bytes = spec.and_then(ops::bus_bytes).map(BusBytes::larger);
             let ideal = peaks.and_then(|peaks| Some((peaks.ideal(number, op)?, peaks.profile)));
             let bound = ideal.and_then(|(ideal, profile)| Some((ideal.bound()?, profile)));
-            let refused = start.and_then(|_| DeviceLimits(request.profile).check(time, spec).err());
+            let refused = start.and_then(|_| DeviceLimits::of(request, rank).check(time, spec).err());
             let time_ns = start.filter(|_| refused.is_none()).map(|_| Nanos::rounded(time));
             // Report transfers only if they are known in every iteration, so that medians are comparable.
             let transfer = Some(&transfers[op.index()]).filter(|known| known.len() == starts[op.index()].len());
@@ -76,11 +86,9 @@ pub fn operations(
                 pieces: spec.and_then(pieces),
                 assumed: spec.is_some_and(ops::assumes_size),
                 bus_bytes,
-                ranks: spec
-                    .filter(|spec| bus_bytes.is_some() || ops::moves_unknown_size(spec))
-                    .map(|spec| spec.team.ranks),
+                ranks: spec.filter(|spec| ops::moves_between_ranks(spec)).map(|spec| spec.team.ranks),
                 flops: cost.flops,
-                bytes: cost.bytes(),
+                bytes: if spec.is_some_and(|spec| is_in_place(spec, step, op)) { 0 } else { cost.bytes() },
                 after: graph.incoming(op).map(|edge| edge.from.0).collect(),
                 time_ns,
                 transfer_ns,

@@ -176,7 +176,16 @@ pub struct Environment {
     pub variables: IndexMap<String, String>,
 }
 
-/// Properties of the program and its schedule.
+/// Work of a rank's program, with the meanings that the fields have in [`ProgramRecord`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankWork {
+    pub operations: usize,
+    pub cycle_operations: usize,
+    pub flops: f64,
+    pub bytes: u64,
+}
+
+/// Properties of the first rank's program and schedule.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProgramRecord {
     /// Operations of the first iteration.
@@ -188,6 +197,10 @@ pub struct ProgramRecord {
     /// Arithmetic operations of an iteration, averaged over the cycle, as `bytes` is.
     pub flops: f64,
     pub bytes: u64,
+    /// Work of each rank of the world, emulated ones included. Empty if the world has one rank, and in records of older
+    /// versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankWork>,
     /// SHA-256, in hexadecimal, of everything that determines execution on all ranks: memory, operations with operands,
     /// streams and queues, order of issue, waits. Runs with equal hashes execute the same. `None` in records of older
     /// versions, and of interrupted runs of very many operations.
@@ -466,10 +479,29 @@ pub struct ExpectedRecord {
     pub check: Vec<String>,
 }
 
+impl Variant {
+    /// The rank with the longest median time, which the headline is close to; the first of several with equal times.
+    pub fn slowest_rank(&self) -> Option<&RankRecord> {
+        self.ranks.iter().rev().max_by_key(|rank| rank.time.p50_ns)
+    }
+}
+
 impl RunRecord {
     /// Serializes the record as JSON with a final newline.
     pub fn to_json(&self) -> String {
         json::document(self)
+    }
+
+    /// The first rank that was run: 0, or the emulated one.
+    pub fn first_rank(&self) -> u32 {
+        self.variants.first().and_then(|variant| variant.ranks.first()).map_or(0, |rank| rank.rank)
+    }
+
+    /// Work of a rank; `None` if the record lacks it, as records of older versions do for all but the first rank.
+    pub fn work(&self, rank: u32) -> Option<RankWork> {
+        let ProgramRecord { operations, cycle_operations, flops, bytes, ref ranks, .. } = self.program;
+        let first = RankWork { operations, cycle_operations, flops, bytes };
+        ranks.get(rank as usize).copied().or_else(|| (rank == self.first_rank()).then_some(first))
     }
 
     /// True if the run was interrupted before its first measured iteration.

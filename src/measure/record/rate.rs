@@ -1,6 +1,6 @@
 //! The work of a run, and the unit of its rate.
 
-use super::RunRecord;
+use super::{ProgramRecord, RankWork, RunRecord};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateUnit {
@@ -32,18 +32,26 @@ impl RateUnit {
 }
 
 /// Unit by which a search compares runs, and the work of an iteration over all ranks in it: arithmetic operations, or bytes
-/// without arithmetic, or iterations without either.
-pub fn work(record: &RunRecord) -> (RateUnit, f64) {
-    let (flops, bytes) = totals(record);
-    match (flops > 0.0, bytes > 0.0) {
+/// without arithmetic, or iterations without either. `None` if the record lacks the work of some ranks.
+pub fn work(record: &RunRecord) -> Option<(RateUnit, f64)> {
+    let (flops, bytes) = totals(record)?;
+    Some(match (flops > 0.0, bytes > 0) {
         (true, _) => (RateUnit::Flops, flops),
-        (false, true) => (RateUnit::Bytes, bytes),
+        (false, true) => (RateUnit::Bytes, bytes as f64),
         (false, false) => (RateUnit::Iterations, 1.0),
-    }
+    })
 }
 
-/// Arithmetic operations and bytes of an iteration over all ranks, estimated from the first.
-pub fn totals(record: &RunRecord) -> (f64, f64) {
-    let ranks = f64::from(record.emulated.unwrap_or(record.settings.ranks).max(1));
-    (record.program.flops * ranks, record.program.bytes as f64 * ranks)
+/// Arithmetic operations and bytes of an iteration over all ranks; `None` if the record lacks the work of some, as records of
+/// older versions do.
+pub fn totals(record: &RunRecord) -> Option<(f64, u64)> {
+    let ProgramRecord { flops, bytes, ref ranks, .. } = record.program;
+    match record.emulated.unwrap_or(record.settings.ranks) {
+        0 | 1 => Some((flops, bytes)),
+        world => (ranks.len() == world as usize).then(|| {
+            let add =
+                |(flops, bytes): (f64, u64), rank: &RankWork| (flops + rank.flops, bytes.saturating_add(rank.bytes));
+            ranks.iter().fold((0.0, 0), add)
+        }),
+    }
 }

@@ -1,20 +1,22 @@
 //! Builds the record of a run from its program and its measurements.
 
+use std::sync::Arc;
+
 use sha2::{Digest, Sha256};
 
 use crate::base::hex;
 use crate::compile::Compiled;
 use crate::config::{Effort, EffortPlan, Settings as RunSettings};
 use crate::exec::Backend;
-use crate::model;
+use crate::model::{self, Program};
 use crate::ops::{KernelSource, UserKernel, user_kernel};
 use crate::plan::RankPlan;
 use crate::schedule::{Schedule, Topology};
 
 use crate::measure::metrics::work::totals;
 use crate::measure::record::{
-    DeviceRecord, FusionRecord, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, SettingsRecord, Workload,
-    lack_samples,
+    DeviceRecord, FusionRecord, LaneRecord, MemoryRecord, ProgramRecord, RankWork, RunRecord, SCHEMA, SettingsRecord,
+    Workload, lack_samples,
 };
 use crate::measure::request::Measured;
 
@@ -98,19 +100,46 @@ fn named_code(kernel: &UserKernel) -> (String, String) {
     (kernel.name.to_string(), hex(digest.finalize()))
 }
 
+impl RankWork {
+    /// Work of each rank in a world of several; empty for one rank.
+    pub fn of_world(ranks: &[RankPlan]) -> Vec<RankWork> {
+        let several = if ranks.len() > 1 { ranks } else { &[] };
+        let slots = model::slots(ranks.iter().map(|rank| &*rank.program));
+        let mut works: Vec<RankWork> = Vec::new();
+        for (index, rank) in several.iter().enumerate() {
+            // Most ranks share their program with the one before.
+            let shares = index > 0 && Arc::ptr_eq(&rank.program, &ranks[index - 1].program);
+            works.push(if shares { works[index - 1] } else { RankWork::of(&rank.program, slots) });
+        }
+        works
+    }
+
+    /// Work of a rank's program, whose world repeats after this number of slots.
+    fn of(program: &Program, slots: usize) -> RankWork {
+        let (flops, bytes) = totals(program);
+        let operations_of_cycle: usize = program.cycle.iter().map(|step| step.ops.len()).sum();
+        RankWork {
+            operations: program.cycle.first().map_or(0, |step| step.ops.len()),
+            cycle_operations: operations_of_cycle * slots / program.cycle.len().max(1),
+            flops,
+            bytes: bytes as u64,
+        }
+    }
+}
+
 impl ProgramRecord {
     /// The record of the first rank's program and schedule, without the hash of the plan.
     fn new(ranks: &[RankPlan], schedule: &Schedule, topology: Topology) -> ProgramRecord {
         let program = &ranks[0].program;
-        let (flops, bytes) = totals(program);
         let slots = model::slots(ranks.iter().map(|rank| &*rank.program));
-        let operations_of_cycle: usize = program.cycle.iter().map(|step| step.ops.len()).sum();
+        let RankWork { operations, cycle_operations, flops, bytes } = RankWork::of(program, slots);
         ProgramRecord {
-            operations: program.cycle.first().map_or(0, |step| step.ops.len()),
+            operations,
             cycle: slots,
-            cycle_operations: operations_of_cycle * slots / program.cycle.len().max(1),
+            cycle_operations,
             flops,
-            bytes: bytes as u64,
+            bytes,
+            ranks: RankWork::of_world(ranks),
             streams: program.streams.len(),
             lanes: schedule.lanes.iter().map(|lane| LaneRecord::of(lane, program, topology)).collect(),
             waits: schedule.waits(),

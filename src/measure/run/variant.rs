@@ -66,12 +66,11 @@ pub fn record(
 ) -> Variant {
     let VariantSamples { blocks, ungated, warmup, mode, .. } = sampled;
     let samples = &blocks.samples;
-    let limits = DeviceLimits(request.profile);
     let whole = request.times(&samples.slowest);
     // Less than a round has no minimum time to check against.
     let median = whole.p50_ns.filter(|_| whole.n >= request.slots());
     let checked = request.ranks.iter().map(|rank| match median {
-        Some(median) => limits.check_round(rank.program, median.0 as f64),
+        Some(median) => DeviceLimits::of(request, rank).check_round(rank.program, median.0 as f64),
         None => Ok(()),
     });
     let refused = checked.filter_map(Result::err).next();
@@ -338,7 +337,7 @@ impl<'a> VariantData<'a> {
             traces: self.iterations(index),
             alone: self.alone(index),
             memory: schedule.bytes(Space::Device),
-            limits: DeviceLimits(self.request.profile),
+            limits: DeviceLimits::of(self.request, &self.request.ranks[index]),
             device: self.device,
             figures: Figures::default(),
         }

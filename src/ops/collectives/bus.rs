@@ -111,6 +111,11 @@ pub fn moves_unknown_size(spec: &Spec) -> bool {
     spec.operation.category() == Category::Collective && spec.team.ranks > 1 && spec.launch().iter().any(counted)
 }
 
+/// True if an operation moves data between ranks.
+pub fn moves_between_ranks(spec: &Spec) -> bool {
+    bus_bytes(spec).is_some() || moves_unknown_size(spec)
+}
+
 /// Bytes that all collectives of an operation transfer; `None` if no data crosses a network, and if a tensor determines
 /// how many.
 pub fn bus_bytes(spec: &Spec) -> Option<BusBytes> {

@@ -11,7 +11,7 @@ mod transfer;
 
 pub use all_to_all::AllToAll;
 pub use batch::{Batch, BatchMember, parts};
-pub use bus::{BusBytes, assumes_size, bus_bytes, has_unknown_size, moves_unknown_size};
+pub use bus::{BusBytes, assumes_size, bus_bytes, has_unknown_size, moves_between_ranks, moves_unknown_size};
 pub use gather::Copying;
 pub use reduce::Reducing;
 pub use transfer::{Barrier, Transfer};

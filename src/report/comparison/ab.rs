@@ -4,7 +4,7 @@ use crate::base::{Bytes, Flops, Nanos, counted, shell};
 use crate::measure::ab::{AbRecord, AbResult, AbSideRecord, BlockMode};
 use crate::measure::effect::Verdict;
 use crate::measure::paired::{ALARMS, MIN_ROUNDS, Paired};
-use crate::measure::scaling::RateUnit;
+use crate::measure::rate::{self, RateUnit};
 use crate::report::page::{Page, Section, Table, cell};
 use crate::report::quantity::{change, changes};
 use crate::report::run::device;
@@ -190,7 +190,6 @@ const REASONS: [&str; 4] = [
 
 /// Differences between the sides that make a comparison of times incomplete.
 fn differences(record: &AbRecord) -> Vec<String> {
-    let (a, b) = (&record.a.run.program, &record.b.run.program);
     let mut notes = Vec::new();
     if record.a.arguments == record.b.arguments {
         notes.push(
@@ -205,13 +204,14 @@ fn differences(record: &AbRecord) -> Vec<String> {
         ));
     }
     let is_by_work = record.result.as_ref().is_some_and(|result| result.work.is_some());
-    if a.flops != b.flops {
-        let (a, b) = (Flops(a.flops), Flops(b.flops));
+    let totals = rate::totals(&record.a.run).zip(rate::totals(&record.b.run));
+    if let Some(((a, _), (b, _))) = totals.filter(|(a, b)| a.0 != b.0) {
+        let (a, b) = (Flops(a), Flops(b));
         let what = if is_by_work { "" } else { ": their times are of different work" };
         notes.push(format!("an iteration of a computes {a}, one of b {b}{what}"));
     }
-    if a.bytes != b.bytes {
-        let (a, b) = (Bytes(a.bytes), Bytes(b.bytes));
+    if let Some(((_, a), (_, b))) = totals.filter(|(a, b)| a.1 != b.1) {
+        let (a, b) = (Bytes(a), Bytes(b));
         notes.push(format!("an iteration of a moves {a}, one of b {b}"));
     }
     for (name, side) in [("a", &record.a), ("b", &record.b)] {

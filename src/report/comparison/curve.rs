@@ -120,9 +120,13 @@ fn work(curve: &Curve) -> String {
     let how = match curve.growth {
         Growth::Unknown => {
             let operations = change(|point| point.operations.to_string());
+            let differ = match first.operations == last.operations {
+                true => "may differ".to_owned(),
+                false => format!("differ ({operations} operations)"),
+            };
             return format!(
-                "the work is not known, and iterations differ ({operations} operations): their rates do not compare, so there is \
-                 neither an efficiency nor a best value"
+                "the work is not known, and iterations {differ}: their rates do not compare, so there is neither an efficiency \
+                 nor a best value"
             );
         }
         Growth::Stays if curve.unit == RateUnit::Iterations => {

@@ -8,10 +8,15 @@ pub(super) mod ranks;
 pub(super) mod slots;
 pub(super) mod verification;
 
+use std::cmp::Ordering;
+use std::fmt::Display;
+
 use indexmap::IndexMap;
 
 use crate::base::{Bytes, Flops, counted};
-use crate::measure::record::{ExpectationRecord, FusionRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
+use crate::measure::record::{
+    ExpectationRecord, FusionRecord, PeakRecord, RankRecord, RankWork, RunRecord, Times, Variant,
+};
 
 use super::page::{ABSENT, Check, Outcome, Page, Section, Table, cell};
 use super::plan::advice;
@@ -109,20 +114,27 @@ fn header(record: &RunRecord) -> Vec<String> {
     let mut lines = vec![format!("{}{summary}", workload.name)];
     let program = &record.program;
     let place = device(record);
-    let rank = record.variants.first().and_then(|variant| variant.ranks.first()).map_or(0, |rank| rank.rank);
+    let first = record.first_rank();
     let place = match (record.settings.ranks, record.emulated) {
-        (_, Some(world)) => format!("rank {rank} of {world}, emulated: {place}"),
+        (_, Some(world)) => format!("rank {first} of {world}, emulated: {place}"),
         (1, _) => place,
+        (ranks, _) if program.ranks.is_empty() => format!("rank {first} of {ranks}: {place}"),
         (ranks, _) => format!("each of {ranks} ranks: {place}"),
     };
     let streams = counted(program.lanes.len(), "stream");
-    let (flops, bytes, memory) = (Flops(program.flops), Bytes(program.bytes), program.memory.device);
+    let works = match record.emulated {
+        None if !program.ranks.is_empty() => program.ranks.clone(),
+        _ => Vec::from_iter(record.work(first)),
+    };
+    let flops = range(works.iter().map(|work| Flops(work.flops)));
+    let bytes = range(works.iter().map(|work| Bytes(work.bytes)));
+    let memory = program.memory.device;
+    let mean = |work: &RankWork| (100.0 * work.cycle_operations as f64 / program.cycle as f64).round() / 100.0;
+    let operations = range(works.iter().map(mean));
+    let noun = if operations == "1" { "operation" } else { "operations" };
     lines.push(if program.cycle == 1 {
-        let operations = counted(program.operations, "operation");
-        format!("{operations} on {streams} of {place}: {flops}, {bytes} moved, {memory} of device memory")
+        format!("{operations} {noun} on {streams} of {place}: {flops}, {bytes} moved, {memory} of device memory")
     } else {
-        let operations = (100.0 * program.cycle_operations as f64 / program.cycle as f64).round() / 100.0;
-        let noun = if operations == 1.0 { "operation" } else { "operations" };
         format!(
             "An iteration has {operations} {noun}, {flops} and {bytes} moved, on average over the {} slots of a round; \
              on {streams} of {place}, {memory} of device memory",
@@ -134,6 +146,15 @@ fn header(record: &RunRecord) -> Vec<String> {
     lines.extend((!shown.is_empty()).then(|| format!("{preset}{}", shown.join(" "))));
     lines.extend(record.fusion.as_ref().map(FusionRecord::summary));
     lines
+}
+
+/// The least and the greatest of some values, or their common text.
+fn range<T: PartialOrd + Display>(values: impl Iterator<Item = T> + Clone) -> String {
+    let by = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(Ordering::Equal);
+    let ends = [values.clone().min_by(by), values.max_by(by)];
+    let mut texts: Vec<String> = ends.into_iter().flatten().map(|end| end.to_string()).collect();
+    texts.dedup();
+    texts.join(" to ")
 }
 
 /// The device's name, such as `NVIDIA H200 (device 0)`.
@@ -180,7 +201,7 @@ fn times(record: &RunRecord) -> Option<Section> {
         row("compiler", &|variant| cell(variant.compile_ns));
     }
     let of_peak = |variant: &Variant, share: fn(&PeakRecord) -> f64| {
-        let peak = variant.ranks.iter().find_map(|rank| rank.analysis.as_ref()?.peak.as_ref());
+        let peak = variant.slowest_rank().and_then(|rank| rank.analysis.as_ref()?.peak.as_ref());
         cell(peak.map(share).filter(|share| *share > 0.0).map(percent))
     };
     row("clock", &clocks);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use indexmap::{IndexMap, IndexSet};
 
 use crate::base::Nanos;
-use crate::measure::record::{RunRecord, TimeSplitRecord, Times, Variant};
+use crate::measure::record::{RankRecord, RunRecord, TimeSplitRecord, Times, Variant};
 
 /// The record as CSV with a header. Times are in nanoseconds; a missing value is an empty cell.
 pub fn csv(record: &RunRecord) -> String {
@@ -47,7 +47,7 @@ fn cell(value: &str) -> Cow<'_, str> {
     }
 }
 
-/// The columns of a variant with their values.
+/// The columns of a variant with their values. The work and the analysis are those of the rank whose time is the headline.
 pub(in crate::report) fn row(record: &RunRecord, variant: &Variant) -> Vec<(String, String)> {
     let mut row: Vec<(String, String)> = Vec::new();
     let mut add = |name: &str, value: String| row.push((name.to_owned(), value));
@@ -68,10 +68,13 @@ pub(in crate::report) fn row(record: &RunRecord, variant: &Variant) -> Vec<(Stri
         let median = variant.time.slots.get(slot).and_then(|times| times.p50_ns);
         add(&format!("time.slot[{slot}].p50_ns"), median.map(|time| time.0.to_string()).unwrap_or_default());
     }
-    analysis(variant, &mut add);
-    add("operations", record.program.operations.to_string());
-    add("flops", record.program.flops.to_string());
-    add("bytes", record.program.bytes.to_string());
+    let rank = variant.slowest_rank();
+    add("rank", rank.map(|rank| rank.rank.to_string()).unwrap_or_default());
+    analysis(rank, &mut add);
+    let work = record.work(rank.map_or(record.first_rank(), |rank| rank.rank));
+    add("operations", work.map(|work| work.operations.to_string()).unwrap_or_default());
+    add("flops", work.map(|work| work.flops.to_string()).unwrap_or_default());
+    add("bytes", work.map(|work| work.bytes.to_string()).unwrap_or_default());
     add("device_memory_bytes", record.program.memory.device.0.to_string());
     for (name, value) in &record.workload.params {
         add(&format!("param.{name}"), value.clone());
@@ -87,9 +90,9 @@ pub(in crate::report) fn row(record: &RunRecord, variant: &Variant) -> Vec<(Stri
     row
 }
 
-/// Adds the time analysis of the first rank.
-fn analysis(variant: &Variant, add: &mut impl FnMut(&str, String)) {
-    let analysis = variant.ranks.first().and_then(|rank| rank.analysis.as_ref());
+/// Adds the time analysis of a rank.
+fn analysis(rank: Option<&RankRecord>, add: &mut impl FnMut(&str, String)) {
+    let analysis = rank.and_then(|rank| rank.analysis.as_ref());
     let split = analysis.map(|analysis| &analysis.split);
     let peak = analysis.and_then(|analysis| analysis.peak.as_ref());
     let time = |time: Option<Nanos>| time.map(|time| time.0.to_string()).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use crate::backend::emulate::Emulated;
 use crate::config::Settings;
+use crate::measure::record::RankWork;
 
 use crate::cli::backends::{self, OpenedBackend};
 use crate::cli::error::{CliError, InputError};
@@ -13,6 +14,7 @@ pub fn only(mut loaded: Loaded, rank: u32, world: u32) -> Result<Loaded, CliErro
         let (why, help) = (format!("ranks go from 0 to {}", world - 1), "write `--rank 0`, or a larger `--emulate`");
         return Err(InputError::bad_value("`--rank`", &rank.to_string(), &why, help).into());
     }
+    loaded.world = RankWork::of_world(&loaded.compiled.ranks);
     loaded.compiled.keep_rank(rank as usize);
     Ok(loaded)
 }

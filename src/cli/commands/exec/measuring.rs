@@ -84,7 +84,7 @@ impl<'a> RunContext<'a> {
     /// The run without merged operations, and the reason for it; `None` unless one of their kernels does not compile.
     pub(super) fn unfused(&self, error: &CliError) -> Option<(load::Loaded, String)> {
         let CliError::Exec { error: error @ exec::ExecError::Kernel { at, .. }, sources } = error else { return None };
-        let load::Loaded { compiled, origin, check, files } = self.loaded;
+        let load::Loaded { compiled, world: _, origin, check, files } = self.loaded;
         if !compiled.is_fused() {
             return None;
         }
@@ -92,6 +92,8 @@ impl<'a> RunContext<'a> {
         let why = format!("{error}, at {}", sources.place(span));
         let loaded = load::Loaded {
             compiled: compiled.unfused(why.clone()),
+            // Other ranks of an emulated world are known with merged operations only.
+            world: Vec::new(),
             origin: origin.clone(),
             check: check.clone(),
             files: files.clone(),

@@ -68,13 +68,14 @@ impl RunContext<'_> {
         let compiled = &self.loaded.compiled;
         let record = RunRecord::new(compiled, schedules, self.chosen.backend.as_ref(), self.settings, measured);
         let facts = record.device.facts.into_iter().chain(timer.iter().flat_map(Timer::facts)).collect();
+        let ranks = if self.emulated.is_some() { self.loaded.world.clone() } else { record.program.ranks };
         let record = RunRecord {
             started,
             emulated: self.emulated.map(|(world, _)| world),
             workload: self.loaded.workload(),
             device: DeviceRecord { facts, ..record.device },
             environment: environment::describe(&self.role.facts, &self.args.env),
-            program: ProgramRecord { plan, advice, ..record.program },
+            program: ProgramRecord { plan, advice, ranks, ..record.program },
             source: self.settings.record_text.then(|| source::of(self.args, self.settings, self.loaded)),
             ..record
         };

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 
 use crate::measure::comparison::cases::{Axis, Case};
 use crate::measure::record::pace::{self, Pace};
+use crate::measure::record::rate;
 use crate::measure::record::{AnalysisRecord, RunRecord, Variant, slots};
 use crate::measure::run::doubts;
 use crate::measure::statistics::direction;
@@ -50,7 +51,7 @@ pub struct ComparedRun {
     pub harness: bool,
     /// SHA-256 of the workload's text; `None` if unknown.
     pub sha256: Option<String>,
-    /// Arithmetic operations and bytes of an iteration; `None` if unknown.
+    /// Arithmetic operations and bytes of an iteration over all ranks; `None` if unknown.
     pub work: Option<(f64, u64)>,
     /// Reasons why the run has no valid performance results; empty if it has.
     pub refused: Vec<String>,
@@ -210,7 +211,7 @@ fn of_variant(record: &RunRecord, variant: &Variant) -> ComparedRun {
         emulated: record.emulated,
         harness: false,
         sha256: Some(record.workload.sha256.clone()),
-        work: Some((record.program.flops, record.program.bytes)),
+        work: rate::totals(record),
         refused: refused(record, variant),
         doubts: doubts(record, variant),
         operations: operations(variant),

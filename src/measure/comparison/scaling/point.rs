@@ -37,7 +37,7 @@ pub struct CurvePoint {
     pub value: String,
     /// Median time of an iteration in seconds with its 95 % interval; from minimum to maximum if samples are too few.
     pub time: Interval,
-    /// Arithmetic operations of an iteration over all ranks, estimated from the first.
+    /// Arithmetic operations of an iteration over all ranks; 0 if unknown, as for `bytes`.
     pub flops: f64,
     pub bytes: f64,
     /// Operations of the first iteration of the first rank.
@@ -49,8 +49,9 @@ impl CurvePoint {
     pub fn of(case: &Case, value: &str, pace: Pace) -> Option<CurvePoint> {
         let record = case.record.as_ref()?;
         let time = seconds(pace.times(record.variants.first()?), record.simulated)?;
-        let (flops, bytes) = rate::totals(record);
-        Some(CurvePoint { value: value.to_owned(), time, flops, bytes, operations: record.program.operations })
+        let (flops, bytes) = rate::totals(record).unwrap_or_default();
+        let operations = record.program.operations;
+        Some(CurvePoint { value: value.to_owned(), time, flops, bytes: bytes as f64, operations })
     }
 
     /// Work per second.
