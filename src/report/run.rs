@@ -219,7 +219,7 @@ pub(super) fn percent(share: f64) -> String {
 
 fn iteration_title(record: &RunRecord) -> String {
     let n = record.variants.first().map_or(0, |variant| variant.time.n);
-    let iterations = if n == 1 { "1 iteration".to_owned() } else { format!("{n} iterations") };
+    let iterations = counted(n, "iteration");
     let iterations = match record.variants.first().map_or(0, |variant| variant.time.slots.len()) {
         0 => iterations,
         slots => format!("{iterations}, {} of {slots} slots", counted(n / slots, "round")),
