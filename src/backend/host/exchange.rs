@@ -97,14 +97,6 @@ struct Share {
     outputs: Vec<Vec<f64>>,
 }
 
-impl Share {
-    /// Whether the collectives of another rank are the same calls.
-    fn meets(&self, others: &[Collective]) -> bool {
-        let pairs = self.collectives.iter().zip(others);
-        self.collectives.len() == others.len() && pairs.into_iter().all(|(one, other)| one.meets(other))
-    }
-}
-
 impl CommState {
     fn new(ranks: usize) -> CommState {
         let state = ExchangeState {
@@ -186,7 +178,8 @@ impl CommState {
         if state.broken {
             return;
         }
-        state.mismatched |= state.shares.iter().flatten().any(|share| !share.meets(collectives));
+        state.mismatched |=
+            state.shares.iter().flatten().any(|share| !Collective::meet(&share.collectives, collectives));
         let (spec, collectives) = (spec.clone(), collectives.to_vec());
         let operation = spec.operation;
         state.shares[rank] = Some(Share { spec, collectives, inputs: inputs.to_vec(), outputs: outputs.to_vec() });
