@@ -207,12 +207,10 @@ fn clocks(variant: &Variant) -> String {
 /// Formats a share in percent: whole from 10 % on, with two significant digits below.
 pub(super) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
-    let digits = if percent >= 10.0 {
-        0
-    } else if percent >= 1.0 {
-        1
-    } else {
-        2
+    let digits = match percent {
+        10.0.. => 0,
+        1.0.. => 1,
+        _ => 2,
     };
     if percent < 0.01 { "< 0.01 %".to_owned() } else { format!("{percent:.digits$} %") }
 }

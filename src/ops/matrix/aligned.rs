@@ -7,7 +7,7 @@
 use super::super::launch;
 use super::align::{MAX_COPY, Source, copy_time, pack};
 use super::epilogue::Finish;
-use super::tiling::{ALIGNMENT, has_rows_at, pack_of, product_cost, product_time};
+use super::tiling::{ALIGNMENT, has_aligned_rows, pack_of, product_cost, product_time};
 use super::{batches, rows_columns, sizes};
 use crate::base::{DType, Dims};
 use crate::ops::kernels::walk::Operand as Walked;
@@ -136,7 +136,7 @@ impl Aligned {
         });
         let end = scales.as_ref().map_or(end, Source::end);
         let factors = [a, b];
-        let result = parts > 1 || (rows, columns) != (m, n) || !has_rows_at(output, ALIGNMENT);
+        let result = parts > 1 || (rows, columns) != (m, n) || !has_aligned_rows(output);
         let result = result.then(|| {
             let row = columns.next_multiple_of(pack);
             let mut dims = output.dims;
