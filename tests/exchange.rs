@@ -121,6 +121,20 @@ fn a_group_exchanges_all_its_parts() {
         }";
     assert_eq!(results(text, 3, "y"), [[22.0, 0.0, 93.0], [20.0, 10.0, 93.0], [21.0, 11.0, 93.0]]);
     assert!(simulated(text, 3).iter().all(|time| *time > 0));
+    // On the last rank, the group has a single call.
+    let text = "
+        buffer x: f32[2] = iota
+        buffer y: f32[2] = zeros
+        step {
+          map(x * 0 + rank + 1 -> x)
+          group {
+            if rank == 0 { send(x[0..1], to: 1) }
+            if rank == 1 { recv(-> y[0..1], from: 0) }
+            all_reduce(x[1..2] -> y[1..2])
+          }
+        }";
+    assert_eq!(results(text, 3, "y"), [[0.0, 6.0], [1.0, 6.0], [0.0, 6.0]]);
+    assert!(simulated(text, 3).iter().all(|time| *time > 0));
 }
 
 /// Rows that a tensor counts go where the definition says, by a collective and by copies, and come back.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use crate::base::computing::compute;
 use crate::base::threads::{lock, unpoisoned};
 use crate::exec::Comm;
-use crate::ops::{Collective, CollectiveKind, Peer, RankMember, Sent, Spec};
+use crate::ops::{self, Collective, CollectiveKind, Peer, RankMember, Sent, Spec};
 
 /// The communicators of all ranks of the process, and the copies between ranks.
 #[derive(Debug, Default)]
@@ -181,7 +181,6 @@ impl CommState {
         state.mismatched |=
             state.shares.iter().flatten().any(|share| !Collective::meet(&share.collectives, collectives));
         let (spec, collectives) = (spec.clone(), collectives.to_vec());
-        let operation = spec.operation;
         state.shares[rank] = Some(Share { spec, collectives, inputs: inputs.to_vec(), outputs: outputs.to_vec() });
         if state.shares.iter().all(Option::is_some) && !state.mismatched {
             let mut members: Vec<RankMember> = state
@@ -190,7 +189,7 @@ impl CommState {
                 .flatten()
                 .map(|share| RankMember { spec: &share.spec, inputs: &share.inputs, outputs: &mut share.outputs })
                 .collect();
-            compute(|| operation.exchange(&mut members));
+            compute(|| ops::joint_operation(&members).exchange(&mut members));
             state.to_fetch = state.shares.len();
             self.changed.notify_all();
         } else {
