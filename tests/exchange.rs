@@ -61,8 +61,16 @@ fn every_collective_leaves_what_it_should() {
     let of = |rank: i32| (0..6).map(|i| f64::from(10 * i + rank)).collect::<Vec<f64>>();
     let sums: Vec<f64> = (0..6).map(|i| f64::from(30 * i + 3)).collect();
     assert_eq!(results(&text("all_reduce(a -> y)"), 3, "y"), vec![sums.clone(); 3]);
-    let means: Vec<f64> = sums.iter().map(|sum| sum / 3.0).collect();
-    assert_eq!(results(&text("all_reduce(a -> y, op: mean)"), 3, "y"), vec![means; 3]);
+    let of_ranks = |combine: fn([f64; 3]) -> f64| (0..6).map(|i| combine([0, 1, 2].map(|rank| of(rank)[i]))).collect();
+    let reductions: [(&str, Vec<f64>); 4] = [
+        ("mean", of_ranks(|[a, b, c]| (a + b + c) / 3.0)),
+        ("min", of_ranks(|[a, b, c]| a.min(b).min(c))),
+        ("max", of_ranks(|[a, b, c]| a.max(b).max(c))),
+        ("product", of_ranks(|[a, b, c]| a * b * c)),
+    ];
+    for (op, expected) in reductions {
+        assert_eq!(results(&text(&format!("all_reduce(a -> y, op: {op})")), 3, "y"), vec![expected; 3], "{op}");
+    }
     let scattered: Vec<Vec<f64>> = sums.chunks(2).map(<[f64]>::to_vec).collect();
     assert_eq!(results(&text("reduce_scatter(a -> z)"), 3, "z"), scattered);
     let all: Vec<f64> = (0..3).flat_map(of).collect();
@@ -74,6 +82,59 @@ fn every_collective_leaves_what_it_should() {
     let zeros = vec![0.0; 6];
     let reduced = vec![zeros.clone(), zeros, sums];
     assert_eq!(results(&text("reduce(a -> y, root: 2)"), 3, "y"), reduced);
+}
+
+/// Elements behind those that arrive keep their contents.
+#[test]
+fn an_uneven_exchange_counts_what_goes_where() {
+    let exchanged = |counts: &str| {
+        let text = format!(
+            "buffer x: f32[4] = iota\nbuffer y: f32[6] = zeros\n\
+             step {{\n  a: map(x * 10 + rank)\n  fill(-1 -> y)\n  all_to_all(a -> y, counts: {counts})\n}}\n"
+        );
+        results(&text, 3, "y")
+    };
+    let rows =
+        [[0.0, 2.0, 12.0, 22.0, -1.0, -1.0], [10.0, 20.0, 1.0, -1.0, -1.0, -1.0], [11.0, 32.0, -1.0, -1.0, -1.0, -1.0]];
+    assert_eq!(exchanged("[[1, 2, 0], [0, 1, 1], [3, 0, 1]]"), rows);
+    // A single list holds for each sender.
+    let alike = [[0.0, 1.0, 2.0, -1.0, -1.0, -1.0], [-1.0; 6], [10.0, 20.0, 11.0, 21.0, 12.0, 22.0]];
+    assert_eq!(exchanged("[1, 0, 2]"), alike);
+}
+
+/// Each rank sends a message to the next one, in a ring, and another one up to the last rank; all take part in an `all_reduce`.
+#[test]
+fn a_group_exchanges_all_its_parts() {
+    let text = "
+        buffer z: f32[4] = iota
+        buffer x: f32[4]
+        buffer y: f32[3] = zeros
+        step {
+          map(z * 10 + rank -> x)
+          group {
+            send(x[2..3], to: (rank + 1) % world)
+            all_reduce(x[3..4] -> y[2..3])
+            recv(-> y[0..1], from: (rank + 2) % world)
+            if rank + 1 < world { send(x[1..2], to: rank + 1) }
+            if rank > 0 { recv(-> y[1..2], from: rank - 1) }
+          }
+        }";
+    assert_eq!(results(text, 3, "y"), [[22.0, 0.0, 93.0], [20.0, 10.0, 93.0], [21.0, 11.0, 93.0]]);
+    assert!(simulated(text, 3).iter().all(|time| *time > 0));
+    // On the last rank, the group has a single call.
+    let text = "
+        buffer x: f32[2] = iota
+        buffer y: f32[2] = zeros
+        step {
+          map(x * 0 + rank + 1 -> x)
+          group {
+            if rank == 0 { send(x[0..1], to: 1) }
+            if rank == 1 { recv(-> y[0..1], from: 0) }
+            all_reduce(x[1..2] -> y[1..2])
+          }
+        }";
+    assert_eq!(results(text, 3, "y"), [[0.0, 6.0], [1.0, 6.0], [0.0, 6.0]]);
+    assert!(simulated(text, 3).iter().all(|time| *time > 0));
 }
 
 /// Rows that a tensor counts go where the definition says, by a collective and by copies, and come back.

@@ -66,7 +66,6 @@ mod reductions;
 mod reference;
 mod remedies;
 mod rendezvous;
-mod reparse;
 mod robustness;
 mod rocm;
 mod ron_texts;

@@ -4,7 +4,7 @@
 
 use crate::base::{DType, parallel};
 
-use super::{RankMember, Spec, Tensor, contiguous_runs};
+use super::{RankMember, Spec, Tensor, contiguous_runs, joint_operation};
 
 /// Maximum difference between a correct implementation and the reference, before both are rounded to the output's
 /// type.
@@ -331,7 +331,7 @@ pub fn check_exchange(shares: &[RankOperands]) -> Vec<Vec<Check>> {
         let members = shares.iter().zip(&inputs).zip(&mut outputs);
         let mut members: Vec<RankMember> =
             members.map(|((share, inputs), outputs)| RankMember { spec: share.spec, inputs, outputs }).collect();
-        let tolerances = first.spec.operation.enclose_exchange(&mut members);
+        let tolerances = joint_operation(&members).enclose_exchange(&mut members);
         let results = shares.iter().zip(&outputs).zip(&tolerances);
         let found = results.filter_map(|((share, expected), tolerances)| {
             let (_, actual) = share.outputs.as_ref()?;

@@ -359,6 +359,13 @@ pub struct RankMember<'a> {
     pub outputs: &'a mut [Vec<f64>],
 }
 
+/// Returns the operation that computes the exchange of these ranks, at least one: that of a `group` if any of them has one. A group of
+/// a single call is that call, so that the operations of ranks may differ.
+pub fn joint_operation(members: &[RankMember]) -> &'static dyn Operation {
+    let group = members.iter().find(|member| member.spec.operation.name() == Batch.name());
+    group.unwrap_or(&members[0]).spec.operation
+}
+
 equal_by!(dyn Operation, |operation| operation.name());
 
 impl fmt::Debug for dyn Operation {

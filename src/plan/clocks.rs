@@ -207,33 +207,3 @@ impl Queue {
         (uses > 0).then(|| Saved { clock: self.clock.clone(), length: self.length, uses })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn knowledge_travels_along_waits() {
-        let mut clocks = Clocks::new(3);
-        let a = clocks.push(0, 1);
-        clocks.wait(1, a);
-        let b = clocks.push(1, 1);
-        assert!(clocks.knows(1, a));
-        assert!(!clocks.knows(2, a));
-        clocks.wait(2, b);
-        assert!(clocks.knows(2, a), "b came after a");
-    }
-
-    #[test]
-    fn a_mark_covers_earlier_operations() {
-        let mut clocks = Clocks::new(3);
-        let nothing = clocks.push_marker(0, 2);
-        assert!(clocks.knows(1, nothing), "there is nothing to wait for");
-        let a = clocks.push(0, 1);
-        clocks.wait(1, a);
-        let marker = clocks.push_marker(1, 2);
-        assert!(!clocks.knows(2, marker));
-        clocks.wait(2, marker);
-        assert!(clocks.knows(2, marker) && clocks.knows(2, a));
-    }
-}

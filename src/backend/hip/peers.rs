@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::backend::gpu::runtime::Stream;
 use crate::backend::gpu::{Api, Call, PeerAccess, SyncStep};
+use crate::base::counted;
 use crate::exec::Fault;
 use crate::ops::CopyLaunch;
 
@@ -63,7 +64,7 @@ fn link_text(kind: u32, hops: u32) -> String {
         4 => "xGMI".to_owned(),
         other => format!("link {other}"),
     };
-    format!("{name}, {hops} hop{}", if hops == 1 { "" } else { "s" })
+    format!("{name}, {}", counted(hops as usize, "hop"))
 }
 
 #[cfg(test)]

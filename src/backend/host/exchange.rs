@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use crate::base::computing::compute;
 use crate::base::threads::{lock, unpoisoned};
 use crate::exec::Comm;
-use crate::ops::{Collective, CollectiveKind, Peer, RankMember, Sent, Spec};
+use crate::ops::{self, Collective, CollectiveKind, Peer, RankMember, Sent, Spec};
 
 /// The communicators of all ranks of the process, and the copies between ranks.
 #[derive(Debug, Default)]
@@ -97,14 +97,6 @@ struct Share {
     outputs: Vec<Vec<f64>>,
 }
 
-impl Share {
-    /// True if the collectives of another rank are the same calls.
-    fn meets(&self, others: &[Collective]) -> bool {
-        let pairs = self.collectives.iter().zip(others);
-        self.collectives.len() == others.len() && pairs.into_iter().all(|(one, other)| one.meets(other))
-    }
-}
-
 impl CommState {
     fn new(ranks: usize) -> CommState {
         let state = ExchangeState {
@@ -186,9 +178,9 @@ impl CommState {
         if state.broken {
             return;
         }
-        state.mismatched |= state.shares.iter().flatten().any(|share| !share.meets(collectives));
+        state.mismatched |=
+            state.shares.iter().flatten().any(|share| !Collective::meet(&share.collectives, collectives));
         let (spec, collectives) = (spec.clone(), collectives.to_vec());
-        let operation = spec.operation;
         state.shares[rank] = Some(Share { spec, collectives, inputs: inputs.to_vec(), outputs: outputs.to_vec() });
         if state.shares.iter().all(Option::is_some) && !state.mismatched {
             let mut members: Vec<RankMember> = state
@@ -197,7 +189,7 @@ impl CommState {
                 .flatten()
                 .map(|share| RankMember { spec: &share.spec, inputs: &share.inputs, outputs: &mut share.outputs })
                 .collect();
-            compute(|| operation.exchange(&mut members));
+            compute(|| ops::joint_operation(&members).exchange(&mut members));
             state.to_fetch = state.shares.len();
             self.changed.notify_all();
         } else {

@@ -48,7 +48,6 @@ pub struct Link {
     /// Bandwidth that a transfer achieves.
     pub bandwidth: SourcedFigure,
     /// Signalling rate in one direction; `None` if it is not known, and the maximum achieved rate is used.
-    #[serde(default)]
     pub peak: Option<SourcedFigure>,
 }
 

@@ -20,7 +20,6 @@ pub struct Profile {
     #[serde(deserialize_with = "visible::read_line")]
     pub name: String,
     /// The name by which the driver reports the device; `None` if it is `name`.
-    #[serde(default)]
     pub reported_as: Option<String>,
     /// The vendor: `nvidia` or `amd`.
     #[serde(deserialize_with = "visible::read_line")]
@@ -277,7 +276,6 @@ pub struct CopyEngines {
     /// Bandwidth that copies achieve on the link that they share, in bytes per second.
     pub link: SourcedFigure,
     /// Signalling rate of the link in bytes per second; `None` if it is not known, and `link` is used.
-    #[serde(default)]
     pub peak: Option<SourcedFigure>,
 }
 

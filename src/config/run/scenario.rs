@@ -355,14 +355,7 @@ mod tests {
 
     #[test]
     fn a_scenario_changes_no_limit() {
-        for setting in ["allow_kernels", "max_memory", "stall"] {
-            let value = if setting == "allow_kernels" {
-                "true"
-            } else if setting == "stall" {
-                "9s"
-            } else {
-                "2TiB"
-            };
+        for (setting, value) in [("allow_kernels", "true"), ("max_memory", "2TiB"), ("stall", "9s")] {
             let text = format!("(workload: \"moe\", settings: {{\"{setting}\": \"{value}\"}})");
             let error = Scenario::parse("a.ron", &text).unwrap_err();
             assert!(error.to_string().contains("which only you may set"), "{error}");

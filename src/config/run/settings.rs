@@ -318,16 +318,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layers_override() {
-        let file = ("own.ron", "(in_flight: 3, profile: \"mi300x\")");
-        let pairs = ["in_flight=4".to_owned(), "timeout=5s".to_owned(), "effort=quick".to_owned()];
-        let settings = Settings::layered(Some(file), &pairs).unwrap();
-        assert_eq!((settings.in_flight, settings.profile.as_str()), (4, "mi300x"));
-        assert_eq!((settings.timeout, settings.effort), (Nanos(5_000_000_000), Effort::Quick));
-        assert_eq!(settings.max_memory, Bytes(1 << 40));
-    }
-
-    #[test]
     fn changed_settings_are_read_again() {
         let pairs =
             ["timeout=1500ms", "quick=(warmup: 3, iterations: 7)", "gate=off", "topology=mi300x", "max_memory=1KiB"];

@@ -31,18 +31,14 @@ pub struct SuiteFile {
     #[serde(deserialize_with = "visible::read_line", default)]
     pub description: String,
     /// Default effort of the cases; `None` for the settings' default.
-    #[serde(default)]
     pub effort: Option<Effort>,
     /// Default launch mode of the cases; `None` for the settings' default.
-    #[serde(default)]
     pub launch: Option<LaunchSetting>,
     #[serde(default)]
     pub cases: Vec<SuiteCase>,
     /// The table of the suite's page; `None` for a row per case.
-    #[serde(default)]
     pub table: Option<SuiteTable>,
     /// The table that `--csv` writes; `None` for a row per case and launch mode.
-    #[serde(default)]
     pub csv: Option<SuiteTable>,
     /// The suite's name, or its file.
     #[serde(skip)]

@@ -30,7 +30,6 @@ pub enum TableCell {
     Figure {
         of: String,
         /// The unit of the cell; `None` for SI units.
-        #[serde(default)]
         unit: Option<String>,
         /// Factor that the figure is multiplied by before it is shown.
         #[serde(default = "one")]

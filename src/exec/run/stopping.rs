@@ -138,20 +138,6 @@ mod tests {
     }
 
     #[test]
-    fn ranks_stop_after_the_latest_iteration_that_has_begun() {
-        let ranks = StopAgreementHandle::of(&[(0, vec![1]), (1, vec![0]), (2, vec![])]);
-        assert!(ranks[0].may_begin(0, false) && ranks[0].may_begin(1, false) && ranks[2].may_begin(0, false));
-        assert!(ranks[1].may_begin(0, true), "rank 0 has begun two");
-        assert!(ranks[1].may_begin(1, true));
-        assert!(!ranks[1].may_begin(2, true));
-        assert!(!ranks[0].may_begin(2, false), "it need not have seen the stop itself");
-        assert!(ranks[2].may_begin(1, false), "it has nothing to do with them");
-        assert!(!ranks[2].may_begin(2, true));
-        ranks.iter().for_each(StopAgreementHandle::reset);
-        assert!(ranks.iter().all(|rank| rank.may_begin(0, false)));
-    }
-
-    #[test]
     fn an_iteration_counts_when_all_connected_ranks_completed_it() {
         let ranks = StopAgreementHandle::of(&[(0, vec![1]), (1, vec![]), (2, vec![]), (3, vec![0])]);
         let completed: Vec<_> = ranks.iter().zip([8, 6, 9, 7]).collect();

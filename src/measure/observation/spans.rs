@@ -60,15 +60,6 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn overlaps_count_once() {
-        let all = union(vec![(9.0, 12.0), (0.0, 10.0), (5.0, 8.0), (20.0, 21.0), (3.0, 3.0)]);
-        assert_eq!(all, [(0.0, 12.0), (20.0, 21.0)]);
-        assert_eq!(length(&all), 13.0);
-        assert_eq!(common(&all, &[(11.0, 20.5)]), [(11.0, 12.0), (20.0, 20.5)]);
-        assert_eq!(outside(&all, &[(11.0, 20.5)]), 11.5);
-    }
-
     proptest! {
         /// Compares with sets of integer moments.
         #[test]

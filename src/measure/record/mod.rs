@@ -167,7 +167,6 @@ pub struct Environment {
     /// Number of processors available to this program.
     pub cpus: u32,
     /// Bytes of host memory; `None` if unknown.
-    #[serde(default)]
     pub memory_bytes: Option<u64>,
     /// Kernel settings, processors and NUMA nodes of the machine.
     #[serde(default)]
@@ -327,7 +326,6 @@ pub struct Variant {
     /// Device time from the start of an iteration to its end; with several ranks, of the slowest one.
     pub time: Times,
     /// Reason why `time` has samples but no statistics; `None` if it has statistics.
-    #[serde(default)]
     pub refused: Option<String>,
     /// Discarded iterations before the measurement.
     #[serde(default)]
@@ -335,7 +333,6 @@ pub struct Variant {
     /// Host time for issuing an iteration.
     pub issue: Times,
     /// Times of ungated iterations; `None` if `time` itself is ungated.
-    #[serde(default)]
     pub ungated: Option<Times>,
     /// Times of the same operations on one stream; `None` if no metric needs them.
     pub serial: Option<Times>,

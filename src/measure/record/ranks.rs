@@ -19,7 +19,6 @@ pub struct RankRecord {
     #[serde(default)]
     pub slot: usize,
     /// Analysis of the slot's time; `None` if no operation was observed.
-    #[serde(default)]
     pub analysis: Option<AnalysisRecord>,
     /// Operations, from observed iterations.
     pub operations: Vec<OperationRecord>,
@@ -454,13 +453,10 @@ pub struct OperationRecord {
     /// Median of the observed starts, from the start of the iteration; `None` if the operation was not observed.
     pub start_ns: Option<Nanos>,
     /// Median duration of the operation in the run on one stream, without waiting for other ranks; `None` without such a run.
-    #[serde(default)]
     pub alone_ns: Option<Nanos>,
     /// Time by which the operation could end later without lengthening the critical path; `None` if unknown.
-    #[serde(default)]
     pub slack_ns: Option<Nanos>,
     /// Time of the operation at the peak of the resource that bounds it; `None` without a device profile.
-    #[serde(default)]
     pub ideal_ns: Option<Nanos>,
     /// The resource that bounds it: `memory`, `cache`, `vector`, the type of matrix units such as `bf16`, `h2d` or
     /// `d2h` for the link to the host, or the name of the link between ranks.
@@ -471,7 +467,6 @@ pub struct OperationRecord {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cached: bool,
     /// Reason why the time is refused; `None` if it is accepted.
-    #[serde(default)]
     pub refused: Option<String>,
     /// Kernels, copies and fills of the operation in one observed iteration, from the vendor's records; empty if stamps timed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

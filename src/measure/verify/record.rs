@@ -78,7 +78,6 @@ pub struct VariantVerification {
     pub launch: String,
     pub outputs: Vec<OutputVerification>,
     /// Number of dependencies that were shown to hold; `None` if none could be checked.
-    #[serde(default)]
     pub witnessed: Option<u64>,
     /// Violated dependencies, in words.
     #[serde(default)]

@@ -130,31 +130,3 @@ impl Written<'_> {
         open.into_iter().next()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::model::{AnalysisOptions, analyze_text};
-
-    fn told(step: &str) -> Vec<String> {
-        let text = format!("buffer x: f32[4, 8]  step {{ buffer h: f32[4, 8]  {step} }}");
-        let errors = analyze_text(&text, &AnalysisOptions::default()).err().unwrap_or_default();
-        errors.iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn reads_of_unwritten_scratch_are_errors() {
-        let rows = "for i in 0..4 { map(x[i] -> h[i]) }";
-        assert_eq!(told(&format!("{rows} map(h + 1)")), [""; 0]);
-        assert_eq!(told(&format!("{rows} map(h[.., 2..4] + 1)")), [""; 0]);
-        assert_eq!(told("map(x -> h) map(h + 1)"), [""; 0]);
-        assert_eq!(told("map(h + 1)"), ["this reads `h[0..4, 0..8]`, which nothing has written"]);
-        assert_eq!(
-            told("for i in 0..3 { map(x[i] -> h[i]) } map(h[.., 2..4] + 1)"),
-            ["this reads `h[3, 2..4]`, which nothing has written"]
-        );
-        assert_eq!(
-            told("map(x[.., 0..7] -> h[.., 0..7]) map(h[1] + 1)"),
-            ["this reads `h[1, 7]`, which nothing has written"]
-        );
-    }
-}

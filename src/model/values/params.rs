@@ -360,13 +360,6 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_value_causes_no_follow_up_errors() {
-        let rest = "let part = 64 / n  buffer x: f32[part]  step { for i in 0..n { map(x[part - i - 1] + 1) } }";
-        assert_eq!(mistakes(&format!("param n = 4 in 1..=16  preset p {{ n = 17 }}  {rest}")), ["`n` cannot be 17"]);
-        assert_eq!(mistakes(&format!("param n = 17 in 1..=16  preset p {{ n = 4 }}  {rest}")), [""; 0]);
-    }
-
-    #[test]
     fn a_list_may_hold_element_types_beside_words() {
         let file = |value: &str| {
             mistakes(&format!(

@@ -94,11 +94,7 @@ pub fn row_sums(rule: &mut Backward, count: usize, axes: &[usize]) -> Result<(),
             through(rule, ("sum", &options), (term, &used), &values, (gradient, of), &mut slopes)?;
         }
     }
-    for input in 0..rule.spec.inputs.len() {
-        if let Some(gradient) = total(rule, &slopes[count + input], values[count + input]) {
-            rule.set(input, gradient);
-        }
-    }
+    set_totals(rule, &values[count..], &slopes[count..]);
     Ok(())
 }
 
@@ -115,12 +111,17 @@ pub fn several_sums(rule: &mut Backward, sums: usize) -> Result<(), NoRule> {
         let of = (rule.spec.outputs[output].dtype, rule.spec.outputs[output].dims);
         through(rule, ("sum", &options), (term, &used), &values, (gradient, of), &mut slopes)?;
     }
-    for input in 0..rule.spec.inputs.len() {
-        if let Some(gradient) = total(rule, &slopes[input], values[input]) {
+    set_totals(rule, &values, &slopes);
+    Ok(())
+}
+
+/// Sets the gradient of each input, whose value is one of `values`, to the sum of its `slopes`.
+fn set_totals(rule: &mut Backward, values: &[TensorId], slopes: &[Vec<TensorId>]) {
+    for (input, (&value, slopes)) in values.iter().zip(slopes).enumerate() {
+        if let Some(gradient) = total(rule, slopes, value) {
             rule.set(input, gradient);
         }
     }
-    Ok(())
 }
 
 /// An input of the expression of sums, of which those so far are known.

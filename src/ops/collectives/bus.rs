@@ -212,8 +212,9 @@ mod tests {
         assert_eq!((counted(&both), both.cost().bytes()), (Some(400.0), 400));
         assert_eq!(bus_bytes(&both), bus_bytes(&group(vec![send.clone(), recv])));
         // A rank that only receives counts the bytes that it receives.
-        assert_eq!(counted(&across(None, 1)), Some(240.0));
-        assert_eq!(counted(&across(None, 0)), None, "what stays on a rank crosses nothing");
+        let received = |from| (counted(&across(None, from)), across(None, from).cost().bytes());
+        assert_eq!(received(1), (Some(240.0), 240));
+        assert_eq!(received(0), (None, 0), "what stays on a rank crosses nothing");
         // A collective uses both directions of a link.
         let mixed = group(vec![send.clone(), spec(&Reducing::AllReduce, 2, &[10], &[10])]);
         assert_eq!(bus_bytes(&mixed), Some(BusBytes { sent: 440.0, received: 40.0 }));

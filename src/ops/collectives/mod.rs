@@ -147,6 +147,3 @@ fn local_traffic(spec: &Spec) -> Cost {
 fn copy(from: &[f64], to: &mut [f64]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
 }
-
-#[cfg(test)]
-mod tests;

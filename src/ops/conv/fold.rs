@@ -355,26 +355,13 @@ mod tests {
             (DType::F32, &[13, 14, 12], [3, 1, 1, 1], [1, 1, 300]),
         ];
         for (dtype, windows, [kernel, stride, padding, dilation], [samples, inputs, outputs]) in cases {
-            let each = |value: u64| std::iter::repeat_n(value, windows.len()).collect();
-            let size = |size: &u64| (size - 1) * stride + dilation * (kernel - 1) + 1 - 2 * padding;
-            let x: Dims = windows.iter().map(size).collect();
-            let shape = Shape {
-                form: Form::Transposed,
-                samples,
-                groups: 1,
-                inputs,
-                outputs,
-                x,
-                kernel: each(kernel),
-                y: windows.iter().copied().collect(),
-                stride: each(stride),
-                padding: each(padding),
-                dilation: each(dilation),
-            };
-            let of = |channels: &[u64], sizes: &[u64]| Tensor::packed(dtype, &[channels, sizes].concat());
-            let y = of(&[samples, outputs], windows);
-            let w = of(&[outputs, inputs], &shape.kernel);
-            let spec = Spec::new(&Conv::Forward, Attrs::default(), vec![y, w], vec![of(&[samples, inputs], &x)]);
+            let of = |channels: [u64; 2], sizes: &[u64]| Tensor::packed(dtype, &[&channels, sizes].concat());
+            let factors = vec![of([samples, outputs], windows), of([outputs, inputs], &vec![kernel; windows.len()])];
+            let steps = [("stride", stride), ("padding", padding), ("dilation", dilation)];
+            let steps = steps.map(|(name, size)| (name, Attr::Int(size as i64)));
+            let options = [&[("transposed", Attr::Bool(true))], &steps[..]].concat();
+            let spec = Spec::of_use("conv", &options, factors, &[None]).expect("a convolution");
+            let shape = Shape::of(&spec);
             let few = Few::of(&spec, &shape).expect("few rows");
             assert!(Fold::of(&spec, &shape, &few).is_some(), "{shape:?}");
         }

@@ -376,23 +376,15 @@ mod tests {
             let spatial = 1 + draw(0, 2);
             let (kernel, stride, x) = (1 + draw(1, 16), 1 + draw(2, 3), 7 + draw(3, 300));
             let Some(y) = windows_of(x, kernel, [stride, 0, 1]) else { continue };
-            let each = |size: u64| Dims::from_slice(&[size, size][..spatial as usize]).expect("at most two dimensions");
             let (samples, inputs, outputs) = (1 + draw(4, 32), 1 + draw(5, 4), pick(6, &[5, 19, 32, 64, 130]));
-            let shape = Shape {
-                form: Form::Weights,
-                samples,
-                groups: 1,
-                inputs,
-                outputs,
-                x: each(x),
-                kernel: each(kernel),
-                y: each(y),
-                stride: each(stride),
-                padding: each(0),
-                dilation: each(1),
+            let dtype = [DType::F32, DType::F64][draw(7, 2) as usize];
+            let of = |channels: u64, size: u64| {
+                Tensor::packed(dtype, &[&[samples, channels], &[size, size][..spatial as usize]].concat())
             };
-            let tensor = Tensor::packed([DType::F32, DType::F64][draw(7, 2) as usize], &[1]);
-            let spec = Spec::new(&Conv::Weights, Attrs::default(), vec![tensor; 2], vec![tensor]);
+            let options = [("size", kernel), ("stride", stride)].map(|(name, size)| (name, Attr::Int(size as i64)));
+            let factors = vec![of(inputs, x), of(outputs, y)];
+            let spec = Spec::of_use("conv_weights", &options, factors, &[None]).expect("gradients of weights");
+            let shape = Shape::of(&spec);
             let Some(lines) = Lines::of(&spec, &shape) else { continue };
             let begin_of_last = (lines.runs - 1) * lines.run;
             assert!(begin_of_last < y && y <= lines.runs * lines.run, "{y} positions, {} runs: {shape:?}", lines.runs);

@@ -155,8 +155,7 @@ impl Operation for Conv {
 impl Call<'_> {
     /// Returns the type and shape of the result of `conv`.
     fn result_of_convolution(&self) -> Result<(DType, Dims), OpError> {
-        let spatial =
-            self.needs_convolution(1, "a kernel: [output channels, input channels / groups, kernel sizes]")?;
+        let spatial = self.needs_convolution("a kernel: [output channels, input channels / groups, kernel sizes]")?;
         let [stride, padding, dilation] = self.steps(spatial)?;
         let added = self.each_spatial("output_padding", spatial)?.expect("it has a default");
         let (x, w, groups) = (&self.inputs[0].tensor, &self.inputs[1].tensor, self.attrs.int("groups") as u64);
@@ -219,7 +218,7 @@ impl Call<'_> {
 
     /// Returns the type and shape of the result of `conv_weights`.
     fn weights_of_convolution(&self) -> Result<(DType, Dims), OpError> {
-        let spatial = self.needs_convolution(1, "the gradient of a result: [samples, channels, spatial sizes]")?;
+        let spatial = self.needs_convolution("the gradient of a result: [samples, channels, spatial sizes]")?;
         let [stride, padding, dilation] = self.steps(spatial)?;
         let size = self.each_spatial("size", spatial)?.expect("it is required");
         let (x, dy, groups) = (&self.inputs[0].tensor, &self.inputs[1].tensor, self.attrs.int("groups") as u64);
@@ -254,25 +253,20 @@ impl Call<'_> {
     }
 
     /// Returns the number of spatial dimensions; fails unless both inputs have the same number and compatible types.
-    fn needs_convolution(&self, other: usize, layout: &str) -> Result<usize, OpError> {
+    fn needs_convolution(&self, layout: &str) -> Result<usize, OpError> {
         (0..2).try_for_each(|index| self.needs_wide_float(index))?;
         let spatial = self.needs_spatial(0, "[samples, channels, spatial sizes]")?;
-        self.needs_spatial(other, layout)?;
-        let [left, right] = [0, other].map(|index| &self.inputs[index].tensor);
+        self.needs_spatial(1, layout)?;
+        let [left, right] = [0, 1].map(|index| &self.inputs[index].tensor);
         if left.dtype != right.dtype {
             let cast = self.cast_to(left.dtype.promote(right.dtype));
             let help = format!("both need the same element type: {cast}");
-            return Err(self.differs(
-                0,
-                format!("this is {}", left.dtype),
-                other,
-                format!("this is {}", right.dtype),
-                &help,
-            ));
+            let [left, right] = [left, right].map(|tensor| format!("this is {}", tensor.dtype));
+            return Err(self.differs(0, left, 1, right, &help));
         }
         if left.dims.len() != right.dims.len() {
             let help = format!("both have the same number of spatial dimensions: the second is {layout}");
-            return Err(self.differs(0, format!("this is {left}"), other, format!("this is {right}"), &help));
+            return Err(self.differs(0, format!("this is {left}"), 1, format!("this is {right}"), &help));
         }
         if self.attrs.word("compute") == "tf32" && left.dtype != DType::F32 {
             let why = format!("`tf32` is for f32, and these are {}", left.dtype);

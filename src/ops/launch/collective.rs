@@ -99,10 +99,12 @@ impl Collective {
         self.ranks == 1 && self.source.map(&place) == self.target.map(&place)
     }
 
-    /// True if this and another rank's collective are the same call. Ranks whose calls differ hang or fail.
-    pub fn meets(&self, other: &Collective) -> bool {
+    /// True if two ranks that issue these calls, each as one operation, call the same collectives in the same order. Ranks whose
+    /// collectives differ hang or fail. Sends and receives play no part: each meets one of another rank.
+    pub fn meet(mine: &[Collective], theirs: &[Collective]) -> bool {
         let key = |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer, one.counted);
-        key(self) == key(other)
+        let [mine, theirs] = [mine, theirs].map(|calls| calls.iter().filter(|one| !one.is_transfer()).map(key));
+        mine.eq(theirs)
     }
 }
 

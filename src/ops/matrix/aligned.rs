@@ -7,7 +7,7 @@
 use super::super::launch;
 use super::align::{MAX_COPY, Source, copy_time, pack};
 use super::epilogue::Finish;
-use super::tiling::{ALIGNMENT, has_rows_at, pack_of, product_cost, product_time};
+use super::tiling::{ALIGNMENT, has_aligned_rows, pack_of, product_cost, product_time};
 use super::{batches, rows_columns, sizes};
 use crate::base::{DType, Dims};
 use crate::ops::kernels::walk::Operand as Walked;
@@ -136,7 +136,7 @@ impl Aligned {
         });
         let end = scales.as_ref().map_or(end, Source::end);
         let factors = [a, b];
-        let result = parts > 1 || (rows, columns) != (m, n) || !has_rows_at(output, ALIGNMENT);
+        let result = parts > 1 || (rows, columns) != (m, n) || !has_aligned_rows(output);
         let result = result.then(|| {
             let row = columns.next_multiple_of(pack);
             let mut dims = output.dims;
@@ -355,30 +355,35 @@ fn in_workspace(given: &Matrix, offset: u64, tensor: &Tensor) -> Matrix {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::super::tiling::pack_of;
     use super::super::{Gemm, products};
     use super::*;
     use crate::base::random;
-    use crate::ops::{Arg, Attr, Attrs};
+    use crate::ops::{Arg, Attr, Operation};
 
-    /// Returns the call of `gemm` with contiguous operands.
-    fn call(lead: &[u64], [m, n, k]: [u64; 3], [turned_a, turned_b]: [bool; 2], accumulate: bool) -> Spec {
+    /// Returns the call of `gemm` with contiguous operands of a type.
+    pub fn product_of(
+        dtype: DType,
+        lead: &[u64],
+        [m, n, k]: [u64; 3],
+        [turned_a, turned_b]: [bool; 2],
+        accumulate: bool,
+    ) -> Spec {
         let tensor = |[rows, columns]: [u64; 2], turned: bool| {
             let sides = if turned { [columns, rows] } else { [rows, columns] };
-            Tensor::packed(DType::BF16, &[lead, &sides].concat())
+            Tensor::packed(dtype, &[lead, &sides].concat())
         };
-        let attrs = Attrs::of([
-            ("transpose_a", Attr::Bool(turned_a)),
-            ("transpose_b", Attr::Bool(turned_b)),
-            ("compute", Attr::Word("auto")),
-            ("accumulate", Attr::Bool(accumulate)),
-            ("epilogue", Attr::Word("none")),
-        ]);
+        let options = [("transpose_a", turned_a), ("transpose_b", turned_b), ("accumulate", accumulate)];
+        let attrs = Gemm::Plain.signature().attrs(&options.map(|(name, value)| (name, Attr::Bool(value))));
         let c = tensor([m, n], false);
         let mut inputs = vec![tensor([m, k], turned_a), tensor([k, n], turned_b)];
         inputs.extend(accumulate.then_some(c));
         Spec::new(&Gemm::Plain, attrs, inputs, vec![c])
+    }
+
+    fn call(lead: &[u64], sizes: [u64; 3], turned: [bool; 2], accumulate: bool) -> Spec {
+        product_of(DType::BF16, lead, sizes, turned, accumulate)
     }
 
     fn aligned(spec: &Spec) -> Option<Aligned> {

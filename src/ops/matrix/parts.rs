@@ -174,26 +174,12 @@ const TEXT: &str = r#"  const u64 index = GLOBAL_INDEX;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Gemm, products};
+    use super::super::aligned::tests::product_of;
+    use super::super::products;
     use super::*;
-    use crate::ops::{Attr, Attrs, Tensor};
 
-    /// Returns the call of `gemm` with contiguous operands.
-    fn call([m, n, k]: [u64; 3], turned: [bool; 2], accumulate: bool) -> Spec {
-        let tensor = |[rows, columns]: [u64; 2], turned: bool| {
-            Tensor::packed(DType::F32, &if turned { [columns, rows] } else { [rows, columns] })
-        };
-        let attrs = Attrs::of([
-            ("transpose_a", Attr::Bool(turned[0])),
-            ("transpose_b", Attr::Bool(turned[1])),
-            ("compute", Attr::Word("auto")),
-            ("accumulate", Attr::Bool(accumulate)),
-            ("epilogue", Attr::Word("none")),
-        ]);
-        let c = tensor([m, n], false);
-        let mut inputs = vec![tensor([m, k], turned[0]), tensor([k, n], turned[1])];
-        inputs.extend(accumulate.then_some(c));
-        Spec::new(&Gemm::Plain, attrs, inputs, vec![c])
+    fn call(sizes: [u64; 3], turned: [bool; 2], accumulate: bool) -> Spec {
+        product_of(DType::F32, &[], sizes, turned, accumulate)
     }
 
     /// The parts of the depth follow each other in both factors, whichever way these lie in memory.

@@ -190,7 +190,7 @@ pub const ALIGNMENT: u64 = 16;
 fn is_vector(gemm: &Gemm, spec: &Spec) -> bool {
     let (m, n, ..) = sizes(spec);
     let is_alone = spec.inputs[0].dtype.size() > 2 || library_epilogue(spec).is_none();
-    let has_rows = || has_rows_at(&spec.inputs[usize::from(m <= n)], ALIGNMENT);
+    let has_rows = || has_aligned_rows(&spec.inputs[usize::from(m <= n)]);
     matches!(gemm, Gemm::Plain) && m.min(n) <= 1 && (is_alone || !has_rows())
 }
 
@@ -273,11 +273,11 @@ fn parts_bytes((m, n, batch): (u64, u64, u64), division: &Division) -> u64 {
     if division.parts > 1 { 8 * m * n * batch * division.parts } else { 0 }
 }
 
-/// True if each row of a matrix begins at a multiple of this many bytes.
-pub fn has_rows_at(tensor: &Tensor, alignment: u64) -> bool {
+/// True if each row of a matrix begins at a multiple of [`ALIGNMENT`].
+pub fn has_aligned_rows(tensor: &Tensor) -> bool {
     let lead = &tensor.strides[..tensor.dims.len() - 1];
-    u64::from(tensor.align).is_multiple_of(alignment)
-        && lead.iter().all(|stride| (stride * tensor.dtype.size()).is_multiple_of(alignment))
+    u64::from(tensor.align).is_multiple_of(ALIGNMENT)
+        && lead.iter().all(|stride| (stride * tensor.dtype.size()).is_multiple_of(ALIGNMENT))
 }
 
 /// Returns the estimated time in ns of a plain product of the library.

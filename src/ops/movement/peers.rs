@@ -129,35 +129,3 @@ impl Operation for PeerCopy {
         vec![Launch::Peer(Peer { rank: spec.team.rank, sends, from: from.as_slice().into() })]
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::GroupId;
-
-    fn tensor() -> Tensor {
-        Tensor::packed(DType::F32, &[2])
-    }
-
-    /// The parts of three ranks in a ring.
-    fn ring() -> Vec<Spec> {
-        let team = |rank| Team { group: GroupId(0), ranks: 3, rank };
-        let copy = |rank| Spec {
-            team: team(rank),
-            ..Spec::new(find("copy").unwrap(), copies::options("dma"), vec![tensor()], vec![tensor()])
-        };
-        let share =
-            |rank| PeerCopy::of(Some(((rank + 1) % 3, copy(rank))), vec![((rank + 2) % 3, tensor())], team(rank));
-        (0..3).map(share).collect()
-    }
-
-    #[test]
-    fn sent_bytes_count_once() {
-        let cost = ring()[0].cost();
-        assert_eq!((cost.sent, cost.received, cost.bytes()), (8, 8, 8));
-        let receiver = PeerCopy::of(None, vec![(0, tensor())], Team { group: GroupId(0), ranks: 3, rank: 1 });
-        assert_eq!(receiver.cost().bytes(), 8);
-        let own = PeerCopy::of(None, vec![(1, tensor())], Team { group: GroupId(0), ranks: 3, rank: 1 });
-        assert_eq!(own.cost().bytes(), 0);
-    }
-}

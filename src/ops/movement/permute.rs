@@ -51,10 +51,10 @@ fn with_rows(tensor: &Tensor, rows: u64) -> Dims {
 }
 
 impl Call<'_> {
-    /// Returns an error unless input `index` has one index or a list of indices for each row, fewer than 2^31 in all.
+    /// Returns an error unless the second input has one index or a list of indices for each row, fewer than 2^31 in all.
     /// `rows` is the required number of rows; `None` if any number is permitted.
-    fn needs_choices(&self, index: usize, rows: Option<u64>) -> Result<(), OpError> {
-        let choices = &self.inputs[index];
+    fn needs_choices(&self, rows: Option<u64>) -> Result<(), OpError> {
+        let choices = &self.inputs[1];
         self.needs_indices(choices)?;
         let dims = &choices.tensor.dims;
         if !(1..=2).contains(&dims.len()) || choices.tensor.elements() > i32::MAX as u64 {
@@ -63,7 +63,7 @@ impl Call<'_> {
         match rows {
             Some(rows) if dims[0] != rows => {
                 let (has, found) = (format!("this has {rows} rows"), format!("this is for {} rows", dims[0]));
-                Err(self.differs(0, has, index, found, "each row has its choices: both have the same first dimension"))
+                Err(self.differs(0, has, 1, found, "each row has its choices: both have the same first dimension"))
             }
             _ => Ok(()),
         }
@@ -87,7 +87,7 @@ impl Operation for Permute {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_rank(0, 1, "whose first are the rows")?;
         let (x, choices) = (&call.inputs[0].tensor, &call.inputs[1].tensor);
-        call.needs_choices(1, Some(x.dims[0]))?;
+        call.needs_choices(Some(x.dims[0]))?;
         let counts = Dims::from([call.attrs.int("experts") as u64]);
         Ok(vec![
             call.output(0, x.dtype, with_rows(x, choices.elements()))?,
@@ -273,7 +273,7 @@ impl Operation for Unpermute {
         call.needs_rank(0, 1, "whose first are the rows")?;
         let y = &call.inputs[0];
         call.needs_float(y, "floating-point values")?;
-        call.needs_choices(1, None)?;
+        call.needs_choices(None)?;
         let places = &call.inputs[1].tensor;
         if let Some(weights) = call.inputs.get(2) {
             call.needs_float(weights, "floating-point weights")?;

@@ -236,19 +236,17 @@ fn clocks(variant: &Variant) -> String {
 /// Formats a share in percent: whole from 10 % on, with two significant digits below.
 pub(super) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
-    let digits = if percent >= 10.0 {
-        0
-    } else if percent >= 1.0 {
-        1
-    } else {
-        2
+    let digits = match percent {
+        10.0.. => 0,
+        1.0.. => 1,
+        _ => 2,
     };
     if percent < 0.01 { "< 0.01 %".to_owned() } else { format!("{percent:.digits$} %") }
 }
 
 fn iteration_title(record: &RunRecord) -> String {
     let n = record.variants.first().map_or(0, |variant| variant.time.n);
-    let iterations = if n == 1 { "1 iteration".to_owned() } else { format!("{n} iterations") };
+    let iterations = counted(n, "iteration");
     let iterations = match record.variants.first().map_or(0, |variant| variant.time.slots.len()) {
         0 => iterations,
         slots => format!("{iterations}, {} of {slots} slots", counted(n / slots, "round")),

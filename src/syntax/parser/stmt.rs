@@ -17,14 +17,14 @@ impl<'a> Builder<'a> {
                 None
             }
             Body::None => {
-                let kind = self.old.stmt(span, false).or_else(|| self.simple_stmt(span, piece.lead));
+                let kind = self.simple_stmt(span, piece.lead);
                 self.read(kind, span).map(stmt)
             }
             Body::Block(body) => {
-                let head = self.old.stmt(span, true).or_else(|| self.stmt_head(span, piece.lead));
+                let head = self.stmt_head(span, piece.lead);
                 let head = self.read(head, span);
                 let body = self.block(body);
-                head.map(stmt).map(|stmt| stmt.with_body(body))
+                head.map(|head| stmt(head(body)))
             }
             Body::Branches { first, others, otherwise } => {
                 let mut arms = vec![self.arm(span, first, piece.lead)];
@@ -44,8 +44,7 @@ impl<'a> Builder<'a> {
     }
 
     fn arm(&mut self, span: SrcSpan, body: &BlockPieces, lead: &Lead) -> Option<Arm> {
-        let condition = self.old.condition(span).or_else(|| {
-            let mut at = self.pairs(lead.rule, span, lead.what)?;
+        let condition = self.pairs(lead.rule, span, lead.what).and_then(|mut at| {
             at.keyword();
             self.next_expr(&mut at)
         });
@@ -54,16 +53,16 @@ impl<'a> Builder<'a> {
         Some(Arm { span, condition: condition?, body })
     }
 
-    /// Parses the head of a statement with a block, and returns it with an empty block.
-    fn stmt_head(&mut self, span: SrcSpan, lead: &Lead) -> Option<StmtKind> {
+    /// Parses the head of a statement with a block, and returns the function that adds the block.
+    fn stmt_head(&mut self, span: SrcSpan, lead: &Lead) -> Option<Box<dyn FnOnce(Block) -> StmtKind>> {
         let mut at = self.pairs(lead.rule, span, lead.what)?;
         at.keyword();
-        let body = Block::default();
         Some(match lead.rule {
             Rule::for_piece => {
                 let variable = self.name(&mut at)?;
                 at.keyword();
-                StmtKind::For { variable, over: self.next_expr(&mut at)?, body }
+                let over = self.next_expr(&mut at)?;
+                Box::new(move |body| StmtKind::For { variable, over, body })
             }
             Rule::on_piece => {
                 let stream = match at.take(Rule::cond) {
@@ -81,13 +80,14 @@ impl<'a> Builder<'a> {
                         after.push(self.edge(edge)?);
                     }
                 }
-                StmtKind::On { stream, after, body }
+                Box::new(move |body| StmtKind::On { stream, after, body })
             }
             Rule::phase_piece => {
                 let label = at.take(Rule::label_name)?;
-                StmtKind::Phase { label: self.label_name(label)?, body }
+                let label = self.label_name(label)?;
+                Box::new(move |body| StmtKind::Phase { label, body })
             }
-            Rule::group_piece => StmtKind::Group { body },
+            Rule::group_piece => Box::new(move |body| StmtKind::Group { body }),
             rule => unreachable!("no statement has the head {rule:?}"),
         })
     }

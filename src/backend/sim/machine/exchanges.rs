@@ -262,12 +262,10 @@ impl SimMachine {
         exchange as usize
     }
 
-    /// True if two exchanges make the same calls.
+    /// True if two exchanges call the same collectives.
     fn alike(&self, exchange: usize, other: usize) -> bool {
         let exchanges = &self.meetings.exchanges;
-        let (mine, theirs) = (&exchanges[exchange].calls, &exchanges[other].calls);
-        exchange == other
-            || (mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(mine, theirs)| mine.meets(theirs)))
+        exchange == other || Collective::meet(&exchanges[exchange].calls, &exchanges[other].calls)
     }
 
     /// Ends an exchange on its device.

@@ -292,6 +292,14 @@ impl Shape {
     }
 }
 
+/// Returns a product in `bf16` of factors with these shapes. In depth, the first factor is transposed.
+#[cfg(test)]
+fn product_of(in_depth: bool, [a, b]: [&[u64]; 2], groups: u64) -> Spec {
+    let [a, b] = [a, b].map(|dims| Tensor::packed(DType::BF16, dims));
+    let inputs = vec![a, b, Tensor::packed(DType::I32, &[groups])];
+    Spec::of_use("grouped_gemm", &[("transpose_a", Attr::Bool(in_depth))], inputs, &[None]).expect("a product")
+}
+
 /// Returns the steps after the sums. Each epilogue function maps zero to zero, so that rows outside of groups stay
 /// zero.
 fn finish(spec: &Spec) -> Finish {

@@ -38,7 +38,6 @@ mod tests {
     /// Groups of few columns take one kernel, and those of the depth two. Tiles compute small products of the depth, and others.
     #[test]
     fn kernels_of_thin_products_compute_few_columns() {
-        let of = |dims: &[u64]| Tensor::packed(DType::BF16, dims);
         for (a, b, in_depth, kernels) in [
             ([9000, 512], &[4, 512, 2][..], false, Some(1)),
             ([9000, 512], &[4, 512, 5][..], false, None),
@@ -46,9 +45,7 @@ mod tests {
             ([1 << 16, 3], &[1 << 16, 512][..], true, Some(2)),
             ([1 << 10, 512], &[1 << 10, 2][..], true, None),
         ] {
-            let inputs = vec![of(&a), of(b), Tensor::packed(DType::I32, &[4])];
-            let spec = Spec::of_use("grouped_gemm", &[("transpose_a", Attr::Bool(in_depth))], inputs, &[None]);
-            let spec = spec.expect("a product");
+            let spec = product_of(in_depth, [&a, b], 4);
             assert_eq!(launches(&spec).map(|launches| launches.len()), kernels, "{a:?} {b:?}");
             assert_eq!(costs(&spec).map(|costs| costs.len()), kernels, "{a:?} {b:?}");
         }

@@ -272,26 +272,12 @@ impl Tiling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::DType;
-
-    /// The tiling of a product in `bf16`, of factors and a result with these shapes. In depth, the first factor is transposed.
-    fn tiling(is_in_depth: bool, [a, b, c]: [&[u64]; 3], groups: u64) -> Tiling {
-        let of = |dims: &[u64]| Tensor::packed(DType::BF16, dims);
-        let attrs = Attrs::of([
-            ("transpose_a", Attr::Bool(is_in_depth)),
-            ("transpose_b", Attr::Bool(false)),
-            ("epilogue", Attr::Word("none")),
-        ]);
-        let inputs = vec![of(a), of(b), Tensor::packed(DType::I32, &[groups])];
-        Tiling::of(&Spec::new(&GroupedGemm, attrs, inputs, vec![of(c)]))
-    }
 
     /// Blocks share the rest of deep tiles, one more than there are units.
     #[test]
     fn a_rest_of_deep_tiles_is_shared() {
         for (depth, shares) in [(3200, true), (40, false)] {
-            let factor = [133 * depth, 64];
-            let tiling = tiling(true, [&factor, &factor, &[133, 64, 64]], 133);
+            let tiling = Tiling::of(&product_of(true, [&[133 * depth, 64]; 2], 133));
             assert_eq!(tiling.splits, shares, "{depth} rows each: {}", tiling.describe());
         }
     }
@@ -300,7 +286,7 @@ mod tests {
     #[test]
     fn factors_of_many_steps_are_copied() {
         for (depth, copies) in [(1336, true), (40, false)] {
-            let tiling = tiling(false, [&[269, depth], &[2, depth, 137], &[269, 137]], 2);
+            let tiling = Tiling::of(&product_of(false, [&[269, depth], &[2, depth, 137]], 2));
             assert_eq!(tiling.sources[1].offset.is_some(), copies, "{depth}: {}", tiling.describe());
         }
     }

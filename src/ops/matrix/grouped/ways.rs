@@ -65,10 +65,7 @@ mod tests {
     use super::*;
 
     fn product(groups: u64, rows: u64, depth: u64, columns: u64) -> Spec {
-        let of = |dims: &[u64]| Tensor::packed(DType::BF16, dims);
-        let ends = Tensor::packed(DType::I32, &[groups]);
-        let inputs = vec![of(&[rows, depth]), of(&[groups, depth, columns]), ends];
-        Spec::of_use("grouped_gemm", &[], inputs, &[None]).expect("a product")
+        product_of(false, [&[rows, depth], &[groups, depth, columns]], groups)
     }
 
     /// The first way has the kernels of the launches without a trial, and no two ways have the same kernels.

@@ -1,10 +1,8 @@
 //! Tests of tilings.
 
-use super::super::GroupedGemm;
+use super::super::product_of;
 use super::*;
-use crate::base::DType;
 use crate::ops::kernels::occupancy::UNIT_REGISTERS;
-use crate::ops::{Attr, Attrs};
 
 /// The threads of every tile have equal parts of it, and its copies are boxes that tensor maps can describe.
 #[test]
@@ -35,14 +33,9 @@ fn tiles_divide_among_threads_and_boxes() {
 /// The stages that a kernel has hold the sums that its blocks exchange. The kernel computes them in the same way.
 #[test]
 fn stages_hold_exchanged_sums() {
-    let of = |dims: &[u64]| Tensor::packed(DType::BF16, dims);
-    let options =
-        [("transpose_a", Attr::Bool(true)), ("transpose_b", Attr::Bool(false)), ("epilogue", Attr::Word("none"))];
     let mut exchanging = 0;
     for groups in [1, 159, 316] {
-        let inputs = vec![of(&[1 << 20, 960]), of(&[1 << 20, 256]), Tensor::packed(DType::I32, &[groups])];
-        let spec = Spec::new(&GroupedGemm, Attrs::of(options.clone()), inputs, vec![of(&[groups, 960, 256])]);
-        let chosen = Tiling::of(&spec);
+        let chosen = Tiling::of(&product_of(true, [&[1 << 20, 960], &[1 << 20, 256]], groups));
         let tiles = [false, true].into_iter().flat_map(mapped_tiles);
         for ((rows, columns, _), depth_parts) in tiles.flat_map(|tile| [2, 4, 8].map(|parts| (tile, parts))) {
             let (threads, stage) = (tile_threads(rows).0, 2 * DEPTH * (rows + columns));
@@ -65,14 +58,10 @@ fn stages_hold_exchanged_sums() {
 /// Blocks of a cluster divide the depth of few tiles with many steps, but not that of many tiles.
 #[test]
 fn few_deep_tiles_are_divided() {
-    let of = |dims: &[u64]| Tensor::packed(DType::BF16, dims);
     for ([depth, rows, columns], divides) in
         [([2304, 64, 64], true), ([4096, 192, 128], true), ([9056, 960, 256], true), ([4096, 8192, 8192], false)]
     {
-        let options =
-            [("transpose_a", Attr::Bool(true)), ("transpose_b", Attr::Bool(false)), ("epilogue", Attr::Word("none"))];
-        let inputs = vec![of(&[depth, rows]), of(&[depth, columns]), Tensor::packed(DType::I32, &[1])];
-        let tiling = Tiling::of(&Spec::new(&GroupedGemm, Attrs::of(options), inputs, vec![of(&[1, rows, columns])]));
+        let tiling = Tiling::of(&product_of(true, [&[depth, rows], &[depth, columns]], 1));
         assert_eq!(tiling.depth_parts > 1, divides, "{depth}, {rows} x {columns}: {} parts", tiling.depth_parts);
     }
 }
