@@ -15,7 +15,7 @@ use aorta::syntax::{self, SyntaxLimits};
 
 use crate::common::constructs::{self, Constructs};
 use crate::common::effort::{chosen, draws, turn};
-use crate::common::{invariants, oracle, parallel, records as reports};
+use crate::common::{invariants, oracle, parallel, records as reports, reparsed};
 
 #[path = "../fuzz/src/grammar/mod.rs"]
 mod grammar;

@@ -66,6 +66,7 @@ mod reductions;
 mod reference;
 mod remedies;
 mod rendezvous;
+mod reparse;
 mod robustness;
 mod rocm;
 mod ron_texts;

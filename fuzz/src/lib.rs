@@ -8,6 +8,8 @@ pub mod invariants;
 pub mod oracle;
 pub mod properties;
 pub mod records;
+#[path = "../../tests/common/reparsed.rs"]
+pub mod reparsed;
 #[path = "../../tests/common/records.rs"]
 pub mod reports;
 pub mod targets;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use aorta::backend::sim::Sim;
+use aorta::base::random::hash;
 use aorta::base::{Around, MemoryId, Nanos, SourceMap, SrcSpan};
 use aorta::compile::{self, CompileError, Compiled, Parsed, RankCount};
 use aorta::config::{EffortPlan, Profile, Settings};
@@ -18,7 +19,7 @@ use miette::Diagnostic;
 use super::grammar::files;
 use super::wire::frame::{Frame, FrameKind, KINDS};
 use super::wire::seal::{Seal, TAG};
-use super::{invariants, oracle};
+use super::{invariants, oracle, reparsed};
 
 /// Maximum number of errors that a phase reports for one text.
 const MAX_ERRORS: usize = 100;
@@ -153,6 +154,7 @@ pub fn text(text: &str) {
 fn up_to_program(text: &str) -> Option<Analysis> {
     let (ast, errors) = parse(text);
     format(text, &ast, &errors);
+    reparse(text, ast);
     compiled(text, 1);
     analyze(text)
 }
@@ -186,6 +188,23 @@ fn parse(text: &str) -> (Ast, Vec<SyntaxError>) {
     };
     assert_eq!(at(&errors, 0), at(&elsewhere, base as usize), "where a text lies changes its errors");
     (ast, errors)
+}
+
+/// Pieces that an edit inserts: brackets, quotes and comments, which change what the rest of the text is.
+const INSERTED: [&str; 12] = ["", "", "{", "}", "(", "]", "\"", "//", "\n", " 7 ", "if c { nop() }", "on s {"];
+
+/// Reparsing after an edit gives the same as parsing the whole, for three edits in a row that the text determines. `ast` is
+/// the tree of the text.
+fn reparse(text: &str, mut ast: Ast) {
+    let mut text = text.to_owned();
+    let seed = text.bytes().fold(text.len() as u64, |seed, byte| hash(seed, byte.into()));
+    for number in 0..3 {
+        let choice = |which: u64, of: usize| (hash(seed, 3 * number + which) % of as u64) as usize;
+        let before = text.clone();
+        let edit = reparsed::edit(&mut text, choice(0, before.len() + 1), choice(1, 12), INSERTED[choice(2, 12)]);
+        ast = reparsed::reparse(ast, &edit, &text, 0)
+            .unwrap_or_else(|differ| panic!("{edit:?} of\n{before}\ngives\n{text}\n{differ}"));
+    }
 }
 
 /// Formatting is idempotent and only changes white space and commas. A valid text keeps its meaning and every comment. `ast`

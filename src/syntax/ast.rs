@@ -13,6 +13,8 @@ pub struct Ast {
     pub about: Vec<String>,
     pub decls: Vec<Decl>,
     pub names: Interner,
+    /// The `//` comments, in order.
+    pub comments: Vec<SrcSpan>,
     /// Ranges that could not be parsed, sorted and disjoint: names that they would have declared are unknown.
     pub unparsed: Vec<SrcSpan>,
 }

@@ -21,7 +21,7 @@ pub use ast::Ast;
 pub use error::SyntaxError;
 pub use format::{Formatted, format};
 pub use lint::{SyntaxWarning, lint};
-pub use parser::{loop_with_step, parse, parse_expr, parse_module};
+pub use parser::{Edit, Reparsed, loop_with_step, parse, parse_expr, parse_module, reparse};
 pub use tree::{tree, written};
 pub use unparsed::declared;
 pub use words::{DECLARATIONS, RESERVED, STATEMENTS};

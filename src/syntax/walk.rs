@@ -269,9 +269,21 @@ impl Decl {
             _ => None,
         }
     }
+
+    /// The declaration with its block replaced.
+    pub(super) fn with_body(mut self, body: Block) -> Decl {
+        self.children_mut(&mut replace_block(body));
+        self
+    }
 }
 
 impl Stmt {
+    /// The statement with its block replaced.
+    pub(super) fn with_body(mut self, body: Block) -> Stmt {
+        self.children_mut(&mut replace_block(body));
+        self
+    }
+
     /// The blocks of the statement, in the order of the text.
     pub fn blocks(&self) -> Vec<&Block> {
         let mut blocks = Vec::new();
@@ -281,6 +293,14 @@ impl Stmt {
             }
         });
         blocks
+    }
+}
+
+fn replace_block<'a>(mut new: Block) -> impl FnMut(ChildMut<'a>) {
+    move |child| {
+        if let ChildMut::Block(old) = child {
+            *old = std::mem::take(&mut new);
+        }
     }
 }
 

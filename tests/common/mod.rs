@@ -17,6 +17,7 @@ pub mod oracle;
 pub mod parallel;
 pub mod programs;
 pub mod records;
+pub mod reparsed;
 pub mod shipped;
 pub mod world;
 pub mod worlds;

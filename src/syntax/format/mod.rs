@@ -6,10 +6,9 @@ mod doc;
 mod layout;
 mod spacing;
 
-use crate::base::Interner;
-
 use super::brackets::Clues;
 use super::error::SyntaxError;
+use super::parser::OldTrees;
 use super::split::Pieces;
 use super::{SyntaxLimits, parser, split};
 use layout::FileLayout;
@@ -31,12 +30,12 @@ pub fn format(text: &str, limits: &SyntaxLimits) -> Formatted {
     let mut errors = Vec::new();
     // Not `Clues::Indentation`, because the formatter changes the indentation.
     let Some(pieces) = split::split(text, 0, limits.nesting, Clues::Declarations, &mut errors) else {
-        let built = parser::build(text, 0, &Pieces::default(), errors, Interner::default());
+        let built = parser::build(text, 0, &Pieces::default(), errors, OldTrees::default());
         return Formatted { text: text.to_owned(), errors: built.errors };
     };
     let mut wrong: Vec<usize> = errors.iter().map(SyntaxError::offset).collect();
     wrong.sort_unstable();
-    let built = parser::build(text, 0, &pieces, errors, Interner::default());
+    let built = parser::build(text, 0, &pieces, errors, OldTrees::default());
     let errors = if wrong.is_empty() { built.errors } else { parser::parse(text, 0, limits).1 };
     Formatted { text: FileLayout::new(text, &pieces, &wrong, &built.unread).print(), errors }
 }

@@ -12,28 +12,28 @@ impl<'a> Builder<'a> {
         match &piece.body {
             Body::Stray => None,
             Body::None => {
-                let kind = self.simple_decl(span, piece.lead);
+                let kind = self.old.decl(span, false).or_else(|| self.simple_decl(span, piece.lead));
                 self.read(kind, span).map(decl)
             }
             Body::Block(body) => {
                 // The block is parsed even if its head is wrong, to find the errors in it.
-                let head = self.decl_head(span, piece.lead);
+                let head = self.old.decl(span, true).or_else(|| self.decl_head(span, piece.lead));
                 let head = self.read(head, span);
                 let body = self.block(body);
-                head.map(|head| decl(head(body)))
+                head.map(decl).map(|decl| decl.with_body(body))
             }
             Body::Branches { .. } => unreachable!("the splitter makes branches of statements only"),
         }
     }
 
-    /// Parses the head of a declaration with a block, and returns the function that adds the block.
-    fn decl_head(&mut self, head: SrcSpan, lead: &Lead) -> Option<Box<dyn FnOnce(Block) -> DeclKind>> {
+    /// Parses the head of a declaration with a block, and returns it with an empty block.
+    fn decl_head(&mut self, head: SrcSpan, lead: &Lead) -> Option<DeclKind> {
         let mut at = self.pairs(lead.rule, head, lead.what)?;
+        let body = Block::default();
         if lead.rule == Rule::def_piece {
             let name = self.name(&mut at)?;
             let signature = at.take(Rule::signature)?;
-            let signature = self.signature(signature)?;
-            return Some(Box::new(move |body| DeclKind::Def { name, signature, body }));
+            return Some(DeclKind::Def { name, signature: self.signature(signature)?, body });
         }
         at.keyword();
         let options = match at.take(Rule::options) {
@@ -41,9 +41,9 @@ impl<'a> Builder<'a> {
             None => Vec::new(),
         };
         Some(match lead.word {
-            "setup" => Box::new(DeclKind::Setup),
-            "teardown" => Box::new(DeclKind::Teardown),
-            _ => Box::new(move |body| DeclKind::Step { options, body }),
+            "setup" => DeclKind::Setup(body),
+            "teardown" => DeclKind::Teardown(body),
+            _ => DeclKind::Step { options, body },
         })
     }
 

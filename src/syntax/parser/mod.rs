@@ -10,10 +10,12 @@ mod failure_point;
 mod heads;
 mod names;
 mod ranges;
+mod reparse;
 mod reported;
 mod stmt;
 
 pub use ranges::loop_with_step;
+pub use reparse::{Edit, OldTrees, Reparsed, reparse};
 
 use crate::base::{Interner, SrcSpan};
 use pest::Parser as _;
@@ -46,12 +48,17 @@ pub fn parse_module(text: &str, base: u32, limits: &SyntaxLimits, names: Interne
         let error = SyntaxError::FileTooLarge { limit: limits.file_bytes };
         return (Ast { names, ..Ast::default() }, vec![error]);
     }
+    let built = parse_with(text, base, limits, OldTrees::with_names(names));
+    (built.ast, built.errors)
+}
+
+/// Parses a text within the limits. Takes the trees of unchanged pieces from `old`.
+fn parse_with(text: &str, base: u32, limits: &SyntaxLimits, old: OldTrees) -> Built {
     let mut errors = Vec::new();
     let mut pieces = split::split(text, base, limits.nesting, Clues::Indentation, &mut errors).unwrap_or_default();
     // Only the formatter needs the outline.
     pieces.outline = Default::default();
-    let built = build(text, base, &pieces, errors, names);
-    (built.ast, built.errors)
+    build(text, base, &pieces, errors, old)
 }
 
 /// The tree of a file and its errors.
@@ -61,13 +68,16 @@ pub struct Built {
     pub errors: Vec<SyntaxError>,
     /// Offsets of heads that could not be parsed, sorted.
     pub unread: Vec<u32>,
+    /// Number of pieces that were parsed rather than taken from an old tree.
+    pub parsed: usize,
 }
 
-/// Builds the tree of a file and adds its names to `names`. `errors` are the splitter's.
-pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError>, names: Interner) -> Built {
+/// Builds the tree of a file. `errors` are the splitter's; `old` has trees of known pieces.
+pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError>, mut old: OldTrees) -> Built {
     let mut broken: Vec<usize> = errors.iter().map(SyntaxError::offset).collect();
     broken.sort_unstable();
-    let mut builder = Builder { broken, ..Builder::new(text, base, names) };
+    let names = std::mem::take(&mut old.names);
+    let mut builder = Builder { broken, old, ..Builder::new(text, base, names) };
     let end = base as usize + text.len();
     let taken = errors.iter().filter_map(|error| error.takes(end));
     builder.unparsed.extend(taken.map(|taken| SrcSpan::new(taken.start.max(base as usize), taken.end)));
@@ -84,19 +94,21 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
         }
         decls.extend(decl);
     }
-    let Builder { names, errors: further, mut unread, unparsed, .. } = builder;
+    let Builder { names, errors: further, mut unread, unparsed, parsed, .. } = builder;
     errors.extend(further);
     errors.sort_by_key(SyntaxError::offset);
     let mut errors = reported::select(errors, text, base, MAX_ERRORS);
     unread.sort_unstable();
-    let mut ast = Ast { about, decls, names, unparsed: apart(unparsed) };
+    let comments = pieces.trivia.iter().map(|trivia| trivia.span);
+    let comments = comments.filter(|span| text[(span.start - base) as usize..].starts_with("//")).collect();
+    let mut ast = Ast { about, decls, names, comments, unparsed: apart(unparsed) };
     // Other errors in a file for a newer version may only be forms that this version lacks.
     if let Some((wanted, at)) = ast.language().filter(|(wanted, _)| *wanted > LANGUAGE) {
         errors = vec![SyntaxError::NewerLanguage { wanted, known: LANGUAGE, at: at.into() }];
         ast.decls = Vec::new();
         ast.unparsed = vec![SrcSpan::new(base as usize, base as usize + text.len())];
     }
-    Built { ast, errors, unread }
+    Built { ast, errors, unread, parsed }
 }
 
 /// Sorts ranges and merges those that touch.
@@ -156,11 +168,16 @@ struct Builder<'a> {
     level: usize,
     /// True if the piece that is parsed has a placeholder for an expression with an error.
     has_placeholder: bool,
+    /// Trees of pieces that need not be parsed again.
+    old: OldTrees,
+    /// Number of pieces that were parsed.
+    parsed: usize,
 }
 
 impl<'a> Builder<'a> {
     fn new(text: &'a str, base: u32, names: Interner) -> Self {
         let (errors, unread, broken, unparsed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let old = OldTrees::default();
         Builder {
             text,
             base,
@@ -173,6 +190,8 @@ impl<'a> Builder<'a> {
             lost_block: false,
             level: 0,
             has_placeholder: false,
+            old,
+            parsed: 0,
         }
     }
 
@@ -212,6 +231,7 @@ impl<'a> Builder<'a> {
 
     /// Parses one piece and returns its parts; `None` after an error, which is reported. `what` names the piece in messages.
     fn pairs(&mut self, rule: Rule, span: SrcSpan, what: &str) -> Option<InnerPairs<'a>> {
+        self.parsed += 1;
         let text = self.slice(span);
         if text.len() > MAX_PIECE {
             self.too_long(span);

@@ -17,14 +17,14 @@ impl<'a> Builder<'a> {
                 None
             }
             Body::None => {
-                let kind = self.simple_stmt(span, piece.lead);
+                let kind = self.old.stmt(span, false).or_else(|| self.simple_stmt(span, piece.lead));
                 self.read(kind, span).map(stmt)
             }
             Body::Block(body) => {
-                let head = self.stmt_head(span, piece.lead);
+                let head = self.old.stmt(span, true).or_else(|| self.stmt_head(span, piece.lead));
                 let head = self.read(head, span);
                 let body = self.block(body);
-                head.map(|head| stmt(head(body)))
+                head.map(stmt).map(|stmt| stmt.with_body(body))
             }
             Body::Branches { first, others, otherwise } => {
                 let mut arms = vec![self.arm(span, first, piece.lead)];
@@ -44,7 +44,8 @@ impl<'a> Builder<'a> {
     }
 
     fn arm(&mut self, span: SrcSpan, body: &BlockPieces, lead: &Lead) -> Option<Arm> {
-        let condition = self.pairs(lead.rule, span, lead.what).and_then(|mut at| {
+        let condition = self.old.condition(span).or_else(|| {
+            let mut at = self.pairs(lead.rule, span, lead.what)?;
             at.keyword();
             self.next_expr(&mut at)
         });
@@ -53,16 +54,16 @@ impl<'a> Builder<'a> {
         Some(Arm { span, condition: condition?, body })
     }
 
-    /// Parses the head of a statement with a block, and returns the function that adds the block.
-    fn stmt_head(&mut self, span: SrcSpan, lead: &Lead) -> Option<Box<dyn FnOnce(Block) -> StmtKind>> {
+    /// Parses the head of a statement with a block, and returns it with an empty block.
+    fn stmt_head(&mut self, span: SrcSpan, lead: &Lead) -> Option<StmtKind> {
         let mut at = self.pairs(lead.rule, span, lead.what)?;
         at.keyword();
+        let body = Block::default();
         Some(match lead.rule {
             Rule::for_piece => {
                 let variable = self.name(&mut at)?;
                 at.keyword();
-                let over = self.next_expr(&mut at)?;
-                Box::new(move |body| StmtKind::For { variable, over, body })
+                StmtKind::For { variable, over: self.next_expr(&mut at)?, body }
             }
             Rule::on_piece => {
                 let stream = match at.take(Rule::cond) {
@@ -80,14 +81,13 @@ impl<'a> Builder<'a> {
                         after.push(self.edge(edge)?);
                     }
                 }
-                Box::new(move |body| StmtKind::On { stream, after, body })
+                StmtKind::On { stream, after, body }
             }
             Rule::phase_piece => {
                 let label = at.take(Rule::label_name)?;
-                let label = self.label_name(label)?;
-                Box::new(move |body| StmtKind::Phase { label, body })
+                StmtKind::Phase { label: self.label_name(label)?, body }
             }
-            Rule::group_piece => Box::new(move |body| StmtKind::Group { body }),
+            Rule::group_piece => StmtKind::Group { body },
             rule => unreachable!("no statement has the head {rule:?}"),
         })
     }
