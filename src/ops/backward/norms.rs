@@ -2,6 +2,7 @@
 
 use crate::base::Dims;
 
+use super::super::row_chain::sums::RowSums;
 use super::*;
 
 /// Minimum number of elements with the same weight whose sums take at most half of the memory traffic of the passes over all elements that they
@@ -19,7 +20,7 @@ pub fn softmax(rule: &mut Backward) -> Result<(), NoRule> {
         let slope = (g - mean) * y;
         [g * y, if scale == 1.0 { slope } else { scale * slope }]
     });
-    if let Some(found) = rows::sums(rule, in_one_pass, &[gradient, y], &[(dtype, dims)]) {
+    if let Some(found) = rows::sums(&RowSums::Rows, rule, in_one_pass, &[gradient, y], &[(dtype, dims)]) {
         rule.set(0, found[0]);
         return Ok(());
     }
@@ -130,10 +131,10 @@ fn norm_with(rule: &mut Backward, parts: &NormParts, known: Option<Statistics>) 
     let scale = has(first).then(|| rule.input(first)).map(|value| rule.tape.reshape(value, *weight));
     let wants_input = (0..first).any(|input| rule.wants(input));
     let others: Vec<usize> = (0..dims.len()).filter(|&axis| aligned(*weight, dims.len())[axis] != dims[axis]).collect();
-    let in_rows = match wants_input && known.is_none() {
-        true => norm_in_rows(rule, parts, ([x, gradient], scale, through), &others, eps),
-        false => None,
-    };
+    let in_rows = [RowSums::Groups, RowSums::Rows].iter().filter(|_| wants_input && known.is_none());
+    let in_rows = in_rows
+        .into_iter()
+        .find_map(|operation| norm_in_rows(operation, rule, parts, ([x, gradient], scale, through), &others, eps));
     let is_known = known.is_some();
     let (is_done, statistics) = match (in_rows, known) {
         (Some(SetInRows::All), _) => return Ok(()),
@@ -206,9 +207,10 @@ enum SetInRows {
 }
 
 /// Sets the gradient of the input of a norm along the last dimensions by one operation that reads each row once. Sets those of the
-/// parameters too, from the row's sums, if all elements of a row have the same weight. `None` if blocks with a row each would not keep
-/// the device busy, or for other dimensions.
+/// parameters too, from sums over rows or channels, if all elements of these have the same weight. `None` if the operation divides the rows
+/// worse than others, or for other dimensions.
 fn norm_in_rows(
+    operation: &'static RowSums,
     rule: &mut Backward,
     parts: &NormParts,
     ([x, gradient], weight, through): ([TensorId; 2], Option<TensorId>, Option<TensorId>),
@@ -220,10 +222,20 @@ fn norm_in_rows(
     if !axes.iter().copied().eq(lead..dims.len()) {
         return None;
     }
-    let length: u64 = dims[lead..].iter().product();
+    let (length, own): (u64, Dims) = (dims[lead..].iter().product(), aligned(*of_weight, dims.len()));
+    let is_alike = weight.is_some() && own[lead..].iter().all(|&size| size == 1);
+    let by_channels = *operation == RowSums::Groups;
+    if by_channels
+        && (is_alike || weight.is_none() || dims.len() != 4 || lead != 2 || own[3] != 1 || dims[3] < MIN_ALIKE)
+    {
+        return None;
+    }
     let in_row = |dims: Dims, length: u64| dims[..lead].iter().copied().chain([length]).collect::<Dims>();
-    let (row, each) = (in_row(*dims, length), in_row(*dims, 1));
-    let is_alike = weight.is_some() && aligned(*of_weight, dims.len())[lead..].iter().all(|&size| size == 1);
+    let kept: Dims = (0..dims.len()).map(|axis| if axis < lead { dims[axis] } else { 1 }).collect();
+    let (row, each) = match by_channels {
+        true => (*dims, Dims::from([dims[0], dims[1], dims[2], 1])),
+        false => (in_row(*dims, length), in_row(*dims, 1)),
+    };
     let count = length as f64;
     let formula = Formula::default();
     let sums = if *centred { 4 } else { 2 };
@@ -247,15 +259,17 @@ fn norm_in_rows(
     let found = if is_alike { weighted(found) } else { found };
     let found = if through.is_some() { found + term(inputs.len() - 1) } else { found };
     let terms = mean.map(|_| x_term).into_iter().chain([less.square(), h * z]).chain(mean.map(|_| h));
-    let results = match is_alike {
-        true => std::iter::once(of_products).chain(mean.map(|_| sum(3))),
-        false => std::iter::once(variance).chain(mean),
+    let results = match (by_channels, is_alike) {
+        (true, _) => std::iter::once(g * z).chain(mean.map(|_| g)),
+        (_, true) => std::iter::once(of_products).chain(mean.map(|_| sum(3))),
+        _ => std::iter::once(variance).chain(mean),
     };
     let expression = formula.with_outputs(terms.chain([found]).chain(results).collect::<Vec<Term>>());
     // The operation divides rows of one dimension.
     let mut rows: Vec<TensorId> = Vec::with_capacity(inputs.len());
     for (place, &input) in inputs.iter().enumerate() {
         rows.push(match weight {
+            Some(weight) if place == 2 && by_channels => rule.tape.reshape(weight, own),
             Some(weight) if place == 2 => weight_of_rows(rule, weight, (*of_weight, *dims), lead),
             _ => rule.tape.reshape(input, row),
         });
@@ -264,16 +278,17 @@ fn norm_in_rows(
     let first = 1 + usize::from(*adds);
     let outer: Vec<usize> = others.iter().copied().filter(|&axis| axis < lead).collect();
     let of_parameters = rule.spec.inputs[first..].iter().map(|tensor| tensor.dtype);
-    let of_rows: Vec<DType> = match is_alike && outer.is_empty() {
+    let has_sums = is_alike || by_channels;
+    let of_rows: Vec<DType> = match has_sums && outer.is_empty() {
         true => of_parameters.chain([compute; 2]).take(1 + usize::from(*centred)).collect(),
         false => vec![compute; 1 + usize::from(*centred)],
     };
     let all = [(dtype, row)].into_iter().chain(of_rows.into_iter().map(|dtype| (dtype, each)));
-    let found = rows::sums(rule, expression, &rows, &all.collect::<Vec<_>>())?;
-    let kept: Dims = (0..dims.len()).map(|axis| if axis < lead { dims[axis] } else { 1 }).collect();
+    let found = rows::sums(operation, rule, expression, &rows, &all.collect::<Vec<_>>())?;
+    let kept = if by_channels { each } else { kept };
     let of_rows: Vec<TensorId> = found[1..].iter().map(|&value| rule.tape.reshape(value, kept)).collect();
     (0..first).for_each(|input| rule.set(input, found[0]));
-    if !is_alike {
+    if !has_sums {
         return Some(SetInRows::Input(Statistics { variance: of_rows[0], mean: of_rows.get(1).copied() }));
     }
     if rule.wants(first) || rule.wants(first + 1) {
@@ -386,7 +401,7 @@ fn norm_of_channels(rule: &mut Backward, parts: &NormParts, operands: &Operands,
     let shapes = std::iter::once(dims).chain(std::iter::repeat_n(each, parameters));
     let outputs: Vec<(DType, Dims)> =
         rule.spec.inputs.iter().zip(shapes).map(|(tensor, dims)| (tensor.dtype, dims)).collect();
-    let Some(found) = rows::channel_sums(rule, expression, &inputs, &outputs) else { return false };
+    let Some(found) = rows::sums(&RowSums::Channels, rule, expression, &inputs, &outputs) else { return false };
     found.into_iter().enumerate().for_each(|(input, gradient)| rule.set(input, gradient));
     true
 }

@@ -1,34 +1,16 @@
 //! Gradients by one operation that reads each row once, and the gradients of that operation.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::Operation;
 use super::super::reductions::SEVERAL_SUMS;
-use super::super::row_chain::sums::{CHANNEL_SUMS, ROW_SUMS, RowSums};
+use super::super::row_chain::sums::RowSums;
 use super::*;
 
-/// Adds the operation that computes an expression of sums along rows ([`RowSums`]), with outputs of these types and shapes. Returns its
-/// outputs; `None` if separate reductions divide the rows better.
+/// Adds the operation that computes an expression of sums along rows, with outputs of these types and shapes. Returns its outputs; `None`
+/// if separate reductions divide the rows better.
 pub fn sums(
-    rule: &mut Backward,
-    expression: Expression,
-    inputs: &[TensorId],
-    outputs: &[(DType, Dims)],
-) -> Option<Vec<TensorId>> {
-    sums_of(&ROW_SUMS, rule, expression, inputs, outputs)
-}
-
-/// Adds the operation that computes an expression of sums along channels, as [`sums`] does along rows.
-pub fn channel_sums(
-    rule: &mut Backward,
-    expression: Expression,
-    inputs: &[TensorId],
-    outputs: &[(DType, Dims)],
-) -> Option<Vec<TensorId>> {
-    sums_of(&CHANNEL_SUMS, rule, expression, inputs, outputs)
-}
-
-fn sums_of(
     operation: &'static RowSums,
     rule: &mut Backward,
     expression: Expression,
@@ -64,12 +46,13 @@ pub fn several(
     results
 }
 
-/// `count` sums along these dimensions: computes the sums again, and passes the gradients of the results to the sums and those of the sums
+/// `count` sums along these dimensions, and outputs that are sums over the last one: computes the sums again, and passes the gradients of the results to the sums and those of the sums
 /// to their terms.
-pub fn row_sums(rule: &mut Backward, count: usize, axes: &[usize]) -> Result<(), NoRule> {
+pub fn row_sums(rule: &mut Backward, count: usize, axes: &[usize], of_channels: Range<usize>) -> Result<(), NoRule> {
     let Some(expression) = rule.spec.expression.clone() else { return Ok(()) };
     let (dims, compute) = (rule.spec.outputs[0].dims, rule.compute());
     let nodes = expression.outputs();
+    let channels = [("dims", Attr::Axes(vec![dims.len() as i64 - 1])), ("keepdim", Attr::Bool(true))];
     // The sums, then the inputs.
     let mut values: Vec<TensorId> = Vec::new();
     let mut terms = Vec::new();
@@ -85,7 +68,9 @@ pub fn row_sums(rule: &mut Backward, count: usize, axes: &[usize]) -> Result<(),
         let Some(gradient) = rule.given(output) else { continue };
         let (result, used) = expression.part(&nodes[count + output..=count + output]);
         let of = (rule.spec.outputs[output].dtype, rule.spec.outputs[output].dims);
-        through(rule, ("map", &[]), (result, &used), &values, (gradient, of), &mut slopes)?;
+        let (name, options): (&str, &[_]) =
+            if of_channels.contains(&output) { ("sum", &channels) } else { ("map", &[]) };
+        through(rule, (name, options), (result, &used), &values, (gradient, of), &mut slopes)?;
     }
     let options = [("dims", Attr::Axes(axes.iter().map(|&axis| axis as i64).collect())), ("keepdim", Attr::Bool(true))];
     for (sum, (term, used)) in terms.into_iter().enumerate().rev() {

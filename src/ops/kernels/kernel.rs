@@ -219,6 +219,23 @@ __device__ inline f32 exp_below(f32 x) { return power_of_two(x * 1.4426950408889
 __device__ inline f64 exp_below(f64 x) { return exp(x); }
 "#;
 
+/// Kernel text of packs that are loaded before they are used.
+pub const HELD_PACK: &str = r#"
+// A pack in registers. Elements of two bytes are held two to a register: if a branch loads them, the compiler would hold each in its own.
+template <typename E, int N, bool PAIRS = sizeof(E) == 2 && N % 2 == 0> struct HeldPack {
+  Pack<E, N> pack;
+  __device__ inline E operator[](int i) const { return pack.at[i]; }
+};
+template <typename E, int N> struct HeldPack<E, N, true> {
+  Pack<u32, N / 2> words;
+  __device__ inline E operator[](int i) const {
+    E x;
+    x.bits = (unsigned short)(i % 2 ? words.at[i / 2] >> 16 : words.at[i / 2]);
+    return x;
+  }
+};
+"#;
+
 /// Kernel text between the parameters of a generated kernel and its body.
 pub const BODY: &str = ") {\n";
 

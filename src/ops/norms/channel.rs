@@ -3,7 +3,7 @@
 
 use super::super::layout::{halves, packs_of_rows};
 use super::*;
-use crate::ops::kernels::kernel::{Parameter, c_type, index_type, launch, param, u32_param, u64_param};
+use crate::ops::kernels::kernel::{HELD_PACK, Parameter, c_type, index_type, launch, param, u32_param, u64_param};
 use crate::ops::kernels::occupancy::{LARGEST_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, resident_blocks, share_with};
 use crate::ops::kernels::rows::{Rows, Sharing};
 
@@ -162,7 +162,7 @@ impl HeldChannels {
         let before = format!(
             "#undef BOUNDS\n#define BOUNDS __launch_bounds__({}, {})\n{}#define T {threads}\n#define V {pack}\n#define K {packs}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED 0\n\
              #define CENTRED true\n#define SEGMENT {}\n#define SEGMENT_PACKS {of_a_segment}u\n#define LEADS {}\n#define Y_SAMPLE {}\n\
-             typedef {} Offset;\n{HELPERS}{PUT}",
+             typedef {} Offset;\n{HELD_PACK}{HELPERS}{PUT}",
             self.sharing.block(),
             // With so many resident blocks, all of them run at the same time.
             self.blocks().div_ceil(UNITS).clamp(1, self.resident(spec).max(1)),

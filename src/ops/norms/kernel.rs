@@ -3,7 +3,7 @@
 use super::text::{ADDED, HELPERS, SHARED_ROW, STAGE, UNSTAGE};
 use super::*;
 use crate::ops::kernels::kernel::{
-    bounds, c_type, geometry_param, i64_param, index_type, kernel, param, replaced, u32_param, u64_param,
+    HELD_PACK, bounds, c_type, geometry_param, i64_param, index_type, kernel, param, replaced, u32_param, u64_param,
 };
 use crate::ops::kernels::occupancy::{
     CACHE, LARGEST_BLOCK, RESERVED_SHARED, UNIT_SHARED, UNIT_THREADS, UNITS, WARP, resident_blocks, share_among,
@@ -260,7 +260,7 @@ impl NormPartition {
         };
         let before = format!(
             "{}typedef {} C;\n#define T {threads}\n#define V {pack}\n#define K {packs}\n#define BLOCK {}\n#define EVEN {}\n\
-             #define SHIFTED {}\n#define CENTRED {}\n{held}{HELPERS}{of_row}",
+             #define SHIFTED {}\n#define CENTRED {}\n{held}{HELD_PACK}{HELPERS}{of_row}",
             bounds,
             c_type(compute),
             sharing.block(),
@@ -369,7 +369,7 @@ impl NormPartition {
                         true => format!("fetch_row({name} + ({of_group}0) * {step}, {step}, j, lead, n, "),
                         false => format!("fetch({name}, {step}, {of_group}j, "),
                     };
-                    let packs = format!("Pack<{dtype}, {width}> {name}_packs");
+                    let packs = format!("HeldPack<{dtype}, {width}> {name}_packs");
                     if is_early {
                         early += &format!(
                             "  {packs}[K][V / {width}] = {{}};\n  EACH_PACK(0) {{ {fetched}{name}_packs[k]); }}\n"

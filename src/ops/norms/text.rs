@@ -170,20 +170,17 @@ template <typename E> __device__ inline void runs(const E* from, i64 step, i64 j
 }
 
 // Loads the elements of a pack, `W` at a time. They are converted when they are used, so that no load waits for another.
-template <int W, typename E> __device__ inline void fetch(const E* from, i64 step, i64 j, Pack<E, W> (&p)[V / W]) {
+template <int W, typename E> __device__ inline void fetch(const E* from, i64 step, i64 j, HeldPack<E, W> (&p)[V / W]) {
 #pragma unroll
-  for (int w = 0; w < V / W; w++) {
-    if (W > 1) p[w] = *(const Pack<E, W>*)(from + j + w * W);
-    else p[w].at[0] = from[(j + w) * step];
-  }
+  for (int w = 0; w < V / W; w++) p[w] = *(const HeldPack<E, W>*)(from + (W > 1 ? j + w * W : (j + w) * step));
 }
-template <int W, typename E> __device__ inline C element(const Pack<E, W> (&p)[V / W], int i) {
-  return load<C>(p[i / W].at[i % W]);
+template <int W, typename E> __device__ inline C element(const HeldPack<E, W> (&p)[V / W], int i) {
+  return load<C>(p[i / W][i % W]);
 }
 
 // Loads the weights of those elements of a pack that belong to a row, one by one.
-template <typename E> __device__ inline void fetch_row(const E* from, i64 step, i64 j, u32 lead, u32 n, Pack<E, 1> (&p)[V]) {
-  EACH if (LIVE) p[i].at[0] = from[((i64)j + i - lead) * step];
+template <typename E> __device__ inline void fetch_row(const E* from, i64 step, i64 j, u32 lead, u32 n, HeldPack<E, 1> (&p)[V]) {
+  EACH if (LIVE) p[i].pack.at[0] = from[((i64)j + i - lead) * step];
 }
 
 // Packs of a thread whose elements are converted each time they are used, two to a register.

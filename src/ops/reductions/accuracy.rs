@@ -93,6 +93,12 @@ pub struct Group {
 }
 
 impl Group {
+    /// Adds a term with its error bound.
+    pub fn push(&mut self, term: Ball) {
+        self.terms.push(term.value);
+        self.radii.push(term.radius);
+    }
+
     /// Returns the error bound of the result `value`; infinite if rounding alone can determine the result.
     pub fn radius(&self, function: Function, value: f64) -> f64 {
         let precision = Precision::of(self.compute);

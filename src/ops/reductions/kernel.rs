@@ -6,7 +6,7 @@ use super::split::{Along, Last};
 use super::staged::{STAGE, StagedRows};
 use super::*;
 use crate::ops::kernels::kernel::{
-    Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
+    HELD_PACK, Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
 };
 use crate::ops::kernels::occupancy::ROWS_BLOCK;
 
@@ -15,23 +15,6 @@ const LONG_RAGGED: u64 = 8;
 
 /// Number of terms of a pack whose instructions overlap well enough without those of the next pack.
 const OVERLAPPING: u64 = 4;
-
-/// Kernel text of packs that are loaded before they are used.
-const HELD_PACK: &str = r#"
-// A pack in registers. Elements of two bytes are held two to a register: if a branch loads them, the compiler would hold each in its own.
-template <typename E, int N, bool PAIRS = sizeof(E) == 2 && N % 2 == 0> struct HeldPack {
-  Pack<E, N> pack;
-  __device__ inline E operator[](int i) const { return pack.at[i]; }
-};
-template <typename E, int N> struct HeldPack<E, N, true> {
-  Pack<u32, N / 2> words;
-  __device__ inline E operator[](int i) const {
-    E x;
-    x.bits = (unsigned short)(i % 2 ? words.at[i / 2] >> 16 : words.at[i / 2]);
-    return x;
-  }
-};
-"#;
 
 /// Text that stores the results at the end of a kernel, with the declarations that it needs.
 pub struct Finish {

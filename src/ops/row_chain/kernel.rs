@@ -7,9 +7,10 @@ use super::super::norms::HELPERS;
 use super::*;
 use crate::ops::kernels::cluster::CLUSTER;
 use crate::ops::kernels::kernel::{
-    Parameter, bounds, c_type, geometry_param, i64_param, index_type, kernel, param, u32_param, u64_param,
+    HELD_PACK, Parameter, bounds, c_type, geometry_param, i64_param, index_type, kernel, param, u32_param, u64_param,
 };
 use crate::ops::kernels::occupancy::{LARGEST_BLOCK, LARGEST_CLUSTER, UNIT_THREADS, UNITS, WARP, share};
+use crate::ops::kernels::ragged::RAGGED;
 use crate::ops::kernels::rows::{HELD, MIN_PACKS, Rows, Sharing, common_pack, is_shifted, threads_of};
 
 /// Maximum number of registers per thread for the elements that a kernel loads at a time.
@@ -18,9 +19,9 @@ const UNDER_WAY: u64 = 32;
 /// Largest number of bytes of a pack.
 pub const PACK_BYTES: u64 = 16;
 
-/// Size in bytes of elements of rows that may begin inside a pack. The compiler writes packs of smaller ones in pieces, and loads of single
-/// larger ones need few instructions.
-const SHIFTED_SIZE: u64 = 4;
+/// Size in bytes of packs that divide rows up to which rows may begin inside a pack. An access to a larger pack takes about as long as one to
+/// a pack of 16 bytes.
+const SMALL_PACK: u64 = 4;
 
 /// Division of rows among threads.
 pub struct ChainPartition {
@@ -101,27 +102,32 @@ impl ChainPartition {
     pub fn shifted_pack(spec: &Spec) -> Option<u64> {
         let dims = spec.outputs[0].dims;
         let all: Vec<&Tensor> = spec.outputs.iter().chain(&spec.inputs).filter(|tensor| tensor.dims == dims).collect();
-        let (elements, length, pack) = (spec.outputs[0].elements(), *dims.last()?, PACK_BYTES / SHIFTED_SIZE);
+        let (elements, length, size) = (spec.outputs[0].elements(), *dims.last()?, spec.outputs[0].dtype.size());
+        let pack = PACK_BYTES / size;
         let fills = elements >= UNITS * length && elements >= UNITS * UNIT_THREADS * pack;
-        let is_long = length >= 2 * WARP * pack && all.iter().all(|tensor| tensor.dtype.size() == SHIFTED_SIZE);
-        (fills && is_long && common_pack(&all) == 1 && is_shifted(&all, pack)).then_some(pack)
+        let is_long =
+            length >= 2 * WARP * pack && size <= SMALL_PACK && all.iter().all(|tensor| tensor.dtype.size() == size);
+        (fills && is_long && common_pack(&all) * size <= SMALL_PACK && is_shifted(&all, pack)).then_some(pack)
     }
 
-    /// Returns the division of tensors `[samples, channels, elements]` in which a row is a channel of all samples.
-    pub fn of_channels(spec: &Spec, most: u64) -> ChainPartition {
-        let views = views(spec);
-        let [samples, count, length] = [0, 1, 2].map(|axis| spec.outputs[0].dims[axis]);
+    /// Returns the division in which a row extends along the dimension `outer` and the last one, `inner`.
+    pub fn in_parts(spec: &Spec, [outer, inner]: [usize; 2], most: u64) -> ChainPartition {
+        let (views, dims) = (views(spec), spec.outputs[0].dims);
         let strides =
             |axis: usize| spec.outputs.iter().chain(&views).map(move |tensor| tensor.strides[axis]).collect::<Vec<_>>();
-        let channels: Vec<Dims> = strides(1).into_iter().map(|stride| Dims::from([stride])).collect();
-        let rows = Rows {
-            geometry: collapse(Dims::from([count]), &channels),
-            count,
-            length: samples * length,
-            steps: strides(if length > 1 { 2 } else { 0 }),
+        let others = |all: &Dims| -> Dims {
+            (0..all.len()).filter(|axis| ![outer, inner].contains(axis)).map(|axis| all[axis]).collect()
         };
-        let has_parts = samples > 1 && length > 1;
-        let segments = has_parts.then(|| Segments { length, apart: strides(0) });
+        let kept: Vec<Dims> = spec.outputs.iter().chain(&views).map(|tensor| others(&tensor.strides)).collect();
+        let (parts, length) = (dims[outer], dims[inner]);
+        let rows = Rows {
+            geometry: collapse(others(&dims), &kept),
+            count: others(&dims).iter().product(),
+            length: parts * length,
+            steps: strides(if length > 1 { inner } else { outer }),
+        };
+        let has_parts = parts > 1 && length > 1;
+        let segments = has_parts.then(|| Segments { length, apart: strides(outer) });
         ChainPartition::divided(spec, (rows, segments), &views, (most, None))
     }
 
@@ -238,7 +244,7 @@ impl ChainPartition {
         };
         let definitions = format!(
             "{bounds}typedef {} C;\n#define SEGMENT {segment}u\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define SHIFTED {}\n#define CENTRED {}\n\
-             {HELPERS}{SOFTMAX}{}",
+             {}{HELD_PACK}{HELPERS}{SOFTMAX}{}",
             c_type(compute_type(spec)),
             sharing.threads,
             sharing.pack,
@@ -247,6 +253,7 @@ impl ChainPartition {
             !self.shifted && rows.length.is_multiple_of(whole),
             u32::from(self.shifted),
             u32::from(is_centred),
+            if self.shifted { format!("#define RAGGED 1\n{RAGGED}") } else { String::new() },
             functions.iter().map(|function| function.text.as_str()).collect::<String>(),
         );
         let body = self.pointers(spec) + work;
@@ -312,9 +319,24 @@ impl ChainPartition {
         text + &whole.iter().map(|place| format!("  a{place} -= lead;\n")).collect::<String>()
     }
 
+    /// Distance of two parts of a row of this input, in elements.
+    fn apart(&self, spec: &Spec, input: usize) -> u64 {
+        self.segments.as_ref().map_or(0, |segments| segments.apart[spec.outputs.len() + input])
+    }
+
     /// True if an input has one value for each row.
     pub fn is_scalar(&self, spec: &Spec, input: usize) -> bool {
-        self.rows.steps[spec.outputs.len() + input] == 0
+        self.rows.steps[spec.outputs.len() + input] == 0 && self.apart(spec, input) == 0
+    }
+
+    /// True if an input has one value for each part of a row.
+    pub fn is_of_part(&self, spec: &Spec, input: usize) -> bool {
+        self.rows.steps[spec.outputs.len() + input] == 0 && self.apart(spec, input) > 0
+    }
+
+    /// True if the registers of a row's threads hold these inputs.
+    pub fn is_held(&self, spec: &Spec, inputs: &[usize]) -> bool {
+        self.sharing.whole && self.registers(spec, inputs) * self.sharing.packs <= HELD
     }
 
     /// Returns the inputs that a thread loads for a function: those with an element or a value per column.
@@ -325,7 +347,10 @@ impl ChainPartition {
 
     /// Returns the number of registers that a pack of each of these inputs takes.
     pub fn registers(&self, spec: &Spec, inputs: &[usize]) -> u64 {
-        let of = |&input: &usize| self.sharing.registers(self.widths[input], spec.inputs[input].dtype);
+        let of = |&input: &usize| match self.is_of_part(spec, input) {
+            true => spec.inputs[input].dtype.size().div_ceil(4),
+            false => self.sharing.registers(self.widths[input], spec.inputs[input].dtype),
+        };
         inputs.iter().map(of).sum()
     }
 
@@ -344,8 +369,14 @@ impl ChainPartition {
         let (mut declared, mut read) = (String::new(), String::new());
         for &input in inputs {
             let (dtype, width) = (c_type(spec.inputs[input].dtype), self.widths[input]);
-            declared += &format!("Pack<{dtype}, {width}> p{input}[{count}][V / {width}] = {{}}; ");
-            let at = self.pack(spec.outputs.len() + input, input);
+            let tensor = spec.outputs.len() + input;
+            if self.is_of_part(spec, input) {
+                declared += &format!("{dtype} p{input}[{count}] = {{}}; ");
+                read += &format!("p{input}[b] = a{input}[(i64)((u32)j / SEGMENT) * apart{tensor}]; ");
+                continue;
+            }
+            declared += &format!("HeldPack<{dtype}, {width}> p{input}[{count}][V / {width}] = {{}}; ");
+            let at = self.pack(tensor, input);
             let is_column = self.shifted && spec.inputs[input].dims != spec.outputs[0].dims;
             let (function, bounds) = if is_column { ("fetch_row", "lead, n, ") } else { ("fetch", "") };
             read += &format!("{function}({at}, {bounds}p{input}[b]); ");
@@ -357,9 +388,11 @@ impl ChainPartition {
     /// `operand`.
     pub fn pack(&self, tensor: usize, operand: usize) -> String {
         let step = self.step(tensor);
-        match self.segments {
-            None => format!("a{operand}, {step}, j"),
-            Some(_) => format!("a{operand} + (i64)((u32)j / SEGMENT) * apart{tensor}, {step}, (u32)j % SEGMENT"),
+        match &self.segments {
+            Some(segments) if segments.apart[tensor] != segments.length * self.rows.steps[tensor] => {
+                format!("a{operand} + (i64)((u32)j / SEGMENT) * apart{tensor}, {step}, (u32)j % SEGMENT")
+            }
+            _ => format!("a{operand}, {step}, j"),
         }
     }
 
@@ -428,7 +461,7 @@ impl ChainPartition {
             early.iter().chain(late.iter().filter(|input| !early.contains(input))).copied().collect();
         let in_batches = |inputs: &[usize], work: &dyn Fn(&str) -> String| self.in_batches(spec, inputs, work);
         let leave = "  if (!live) return;\n";
-        if whole && self.registers(spec, &both) * self.sharing.packs <= HELD {
+        if self.is_held(spec, &both) {
             let loads = self.loads(spec, &both, "K");
             let start = "  const u32 start = 0, first = 0;\n  ";
             let [filled, finished] = [fill("K"), finish("K")];

@@ -6,21 +6,22 @@ use std::ops::Range;
 use super::kernel::{ChainPartition, KernelFunction, PACK_BYTES};
 use super::*;
 use crate::ops::expression::ball::{Ball, Precision};
-use crate::ops::kernels::occupancy::{SECTOR, UNITS};
+use crate::ops::kernels::occupancy::{DEFAULT_SHARED, SECTOR, UNITS};
 use crate::ops::kernels::rows::{HELD, common_pack};
+use crate::ops::layout::halves;
 
 /// Sums along rows. The first inputs of the spec's expression are the sums, the others are the spec's inputs. Its first outputs are
 /// the terms of the sums, the others are the spec's outputs. Outputs with one value for each row follow those of the rows' shape.
-pub struct RowSums {
-    /// True if a row is a channel of `[samples, channels, elements]`, over all samples, instead of the last dimension.
-    of_channels: bool,
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum RowSums {
+    /// A row is the last dimension.
+    Rows,
+    /// A row is a channel of `[samples, channels, elements]`, over all samples.
+    Channels,
+    /// A row is a group of `[samples, groups, channels, elements]`. An output with an element for each channel is the sum of its terms over
+    /// the channel.
+    Groups,
 }
-
-/// Sums along the last dimension.
-pub static ROW_SUMS: RowSums = RowSums { of_channels: false };
-
-/// Sums along channels.
-pub static CHANNEL_SUMS: RowSums = RowSums { of_channels: true };
 
 /// Size of a register in bytes.
 const REGISTER: u64 = 4;
@@ -52,8 +53,14 @@ impl RowSums {
     /// reductions divide the rows better.
     pub fn suits(&self, spec: &Spec) -> bool {
         let partition = self.partition(spec);
-        if !self.of_channels {
-            return partition.keeps_busy();
+        match self {
+            RowSums::Rows => return partition.keeps_busy(),
+            RowSums::Groups => {
+                let loaded: Vec<usize> =
+                    (0..spec.inputs.len()).filter(|&input| !partition.is_scalar(spec, input)).collect();
+                return partition.is_held(spec, &loaded) && self.shared(spec, &partition) <= DEFAULT_SHARED;
+            }
+            RowSums::Channels => {}
         }
         let dims = spec.outputs[0].dims;
         let whole = |tensor: &&Tensor| tensor.dims == dims;
@@ -73,38 +80,71 @@ impl RowSums {
     /// Returns the division of rows whose threads hold the elements of all inputs, as far as registers suffice.
     fn partition(&self, spec: &Spec) -> ChainPartition {
         let dims = spec.outputs[0].dims;
-        let is_row = |input: &&Tensor| match self.of_channels {
-            true => input.dims == dims,
-            false => input.dims.last() == dims.last(),
+        let is_row = |input: &&Tensor| match self {
+            RowSums::Rows => input.dims.last() == dims.last(),
+            RowSums::Channels | RowSums::Groups => input.dims == dims,
         };
-        let shifted = if self.of_channels { None } else { ChainPartition::shifted_pack(spec) };
+        let shifted = if *self == RowSums::Rows { ChainPartition::shifted_pack(spec) } else { None };
         // A pack of one element takes a register.
         let is_single = |input: &Tensor| match shifted {
             Some(_) => input.dims != dims,
-            None => !self.of_channels && common_pack(&[input]) == 1,
+            None => *self != RowSums::Channels && common_pack(&[input]) == 1,
         };
         let bytes_of = |input: &Tensor| input.dtype.size().max(if is_single(input) { REGISTER } else { 0 });
         let bytes: u64 = spec.inputs.iter().filter(is_row).map(bytes_of).sum();
         let most = if compute_type(spec) == DType::F64 { 16 } else { 32 };
         // Packs divide powers of two, and a thread holds two at least.
-        let (size, exchanged) = (spec.outputs[0].dtype.size(), count(spec) as u64);
+        let size = spec.outputs[0].dtype.size();
         let held = 1 << (HELD * REGISTER / bytes.max(1)).max(1).ilog2();
         let most = held.min(most).max(2 * PACK_BYTES / size);
-        if self.of_channels {
-            return ChainPartition::of_channels(spec, most);
-        }
-        ChainPartition::holding(spec, most, shifted).in_clusters(most, exchanged, size)
+        let partition = match self {
+            RowSums::Rows => ChainPartition::holding(spec, most, shifted),
+            RowSums::Channels => return ChainPartition::in_parts(spec, [0, 2], most),
+            RowSums::Groups => ChainPartition::in_parts(spec, [2, 3], most),
+        };
+        partition.in_clusters(most, self.exchanged(spec), size)
     }
 
     /// The dimensions along which a row of this many dimensions extends.
     fn axes(&self, rank: usize) -> Vec<usize> {
-        if self.of_channels { vec![0, 2] } else { vec![rank - 1] }
+        match self {
+            RowSums::Rows => vec![rank - 1],
+            RowSums::Channels => vec![0, 2],
+            RowSums::Groups => vec![2, 3],
+        }
     }
 
     /// Returns the number of the row of an element. `dims` are those of all rows.
     fn row(&self, dims: Dims, index: usize) -> usize {
         let length = dims.last().map_or(1, |&length| length as usize);
-        if self.of_channels { index / length % dims[1] as usize } else { index / length }
+        match self {
+            RowSums::Rows => index / length,
+            RowSums::Channels => index / length % dims[1] as usize,
+            RowSums::Groups => index / (length * dims[2] as usize),
+        }
+    }
+
+    /// Returns the outputs that are sums over channels.
+    fn of_channels(&self, spec: &Spec) -> Range<usize> {
+        let dims = spec.outputs[0].dims;
+        let is_sum = |output: &&Tensor| *self == RowSums::Groups && output.dims[2..] == [dims[2], 1];
+        let rows = spec.outputs.iter().filter(|output| output.dims == dims).count();
+        rows..rows + spec.outputs.iter().filter(is_sum).count()
+    }
+
+    /// Returns the number of values of a row that the blocks of a cluster exchange.
+    fn exchanged(&self, spec: &Spec) -> u64 {
+        let each =
+            self.of_channels(spec).len() as u64 * if *self == RowSums::Groups { spec.outputs[0].dims[2] } else { 0 };
+        count(spec) as u64 + each
+    }
+
+    /// Returns the bytes of shared memory for the sums of packs, which are added up to sums over channels, and for sums across warps.
+    fn shared(&self, spec: &Spec, partition: &ChainPartition) -> u64 {
+        let OverChannel { channels, chunks, .. } = OverChannel::of(spec, partition);
+        let of_row = partition.sharing.threads * partition.sharing.packs + channels * chunks;
+        let sums = self.of_channels(spec).len() as u64 * partition.sharing.block_rows() * of_row;
+        (sums + WARP) * compute_type(spec).size()
     }
 }
 
@@ -114,10 +154,20 @@ impl Operation for RowSums {
             let (inputs, outputs) = (&[Input::Expressions], &OUTPUTS);
             Signature { name, summary, category: Category::RowWise, inputs, outputs, options: &[] }
         }
-        match self.of_channels {
-            false => const { &of("row_sums", "sums of rows, and functions of an element and of the sums of its row") },
-            true => {
+        match self {
+            RowSums::Rows => {
+                const { &of("row_sums", "sums of rows, and functions of an element and of the sums of its row") }
+            }
+            RowSums::Channels => {
                 const { &of("channel_sums", "sums of channels, and functions of an element and of the sums of its channel") }
+            }
+            RowSums::Groups => {
+                const {
+                    &of(
+                        "group_sums",
+                        "sums of groups and of their channels, and functions of an element and of the sums of its group",
+                    )
+                }
             }
         }
     }
@@ -133,7 +183,8 @@ impl Operation for RowSums {
     fn cost(&self, spec: &Spec) -> Cost {
         let (elements, expression) = (spec.outputs[0].elements() as f64, spec.expression.as_deref());
         let partition = self.partition(spec);
-        let (parts, sums) = ((partition.rows.count * partition.cluster) as f64, count(spec) as f64);
+        let (parts, sums) =
+            ((partition.rows.count * partition.cluster) as f64, (count(spec) + self.of_channels(spec).len()) as f64);
         let each = |count: fn(&Expression) -> u32| expression.map_or(0.0, |one| f64::from(count(one)) * elements);
         let mut cost = partition.cost(spec, sums * elements + each(Expression::flops));
         let of_row = row_instructions(partition.sharing.threads);
@@ -157,17 +208,15 @@ impl Operation for RowSums {
         // The sums of each row that are known so far.
         let mut totals = vec![Ball::exact(0.0); rows * sums];
         let mut balls = Vec::new();
+        let group = || Group { terms: Vec::new(), radii: Vec::new(), compute };
         for level in levels(expression, sums) {
-            let group = |_| Group { terms: Vec::new(), radii: Vec::new(), compute };
-            let mut groups: Vec<Group> = (0..rows * level.len()).map(group).collect();
+            let mut groups: Vec<Group> = (0..rows * level.len()).map(|_| group()).collect();
             visit(dims, &spec.inputs, inputs, elements, |index, values| {
                 let row = self.row(dims, index);
                 let known = &totals[row * sums..][..sums];
                 expression.propagate(precision, |input| input_of(input, known, values), &mut balls);
                 for (sum, group) in level.clone().zip(&mut groups[row * level.len()..]) {
-                    let ball = balls[usize::from(expression.outputs()[sum])];
-                    group.terms.push(ball.value);
-                    group.radii.push(ball.radius);
+                    group.push(balls[usize::from(expression.outputs()[sum])]);
                 }
             });
             for (place, group) in groups.iter().enumerate() {
@@ -178,30 +227,42 @@ impl Operation for RowSums {
         }
         let mut allowed: Vec<Vec<f64>> = outputs.iter().map(|output| vec![0.0; output.len()]).collect();
         let is_row: Vec<bool> = spec.outputs.iter().map(|output| output.dims == dims).collect();
+        let (of_channels, each) = (self.of_channels(spec), *dims.last().expect("rows have a dimension") as usize);
+        let mut channels: Vec<Vec<Group>> =
+            of_channels.clone().map(|_| (0..elements / each).map(|_| group()).collect()).collect();
         visit(dims, &spec.inputs, inputs, elements, |index, values| {
             let row = self.row(dims, index);
             let known = &totals[row * sums..][..sums];
             expression.propagate(precision, |input| input_of(input, known, values), &mut balls);
             for (output, &node) in expression.outputs()[sums..].iter().enumerate() {
                 let (ball, place) = (balls[usize::from(node)], if is_row[output] { index } else { row });
-                (outputs[output][place], allowed[output][place]) = (ball.value, ball.radius);
+                match output.checked_sub(of_channels.start).and_then(|sum| channels.get_mut(sum)) {
+                    Some(groups) => groups[index / each].push(ball),
+                    None => (outputs[output][place], allowed[output][place]) = (ball.value, ball.radius),
+                }
             }
         });
+        for (output, groups) in of_channels.zip(&channels) {
+            for (channel, group) in groups.iter().enumerate() {
+                let value = Function::Sum.of(&group.terms);
+                (outputs[output][channel], allowed[output][channel]) = (value, group.radius(Function::Sum, value));
+            }
+        }
         allowed.into_iter().map(Tolerance::Within).collect()
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        check::broadcast_rows(spec).filter(|_| spec.outputs[0].dims.len() > 1 && !self.of_channels)
+        check::broadcast_rows(spec).filter(|_| spec.outputs[0].dims.len() > 1 && *self != RowSums::Channels)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let expression = spec.expression.as_deref().expect("gradients make sums with an expression");
-        SumKernel::of(self.partition(spec), spec, expression).launches(self.name(), spec)
+        SumKernel::of(self, spec, expression).launches(self.name(), spec)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         let (sums, axes) = (count(rule.spec), self.axes(rule.spec.outputs[0].dims.len()));
-        backward::row_sums(rule, sums, &axes)
+        backward::row_sums(rule, sums, &axes, self.of_channels(rule.spec))
     }
 }
 
@@ -225,6 +286,30 @@ fn visit(dims: Dims, tensors: &[Tensor], inputs: &[&[f64]], count: usize, mut wo
     });
 }
 
+/// Number of packs of a channel that a thread adds up.
+const PACKS_OF_A_THREAD: u64 = 8;
+
+/// Division of the sums of packs among threads that add them up to sums over channels.
+struct OverChannel {
+    /// Number of channels of a row.
+    channels: u64,
+    /// Number of packs of a channel.
+    packs: u64,
+    /// Number of neighbouring threads of a chunk of a channel.
+    lanes: u64,
+    /// Number of chunks of a channel.
+    chunks: u64,
+}
+
+impl OverChannel {
+    fn of(spec: &Spec, partition: &ChainPartition) -> OverChannel {
+        let dims = spec.outputs[0].dims;
+        let (channels, packs) = (dims[2], dims[3] / partition.sharing.pack);
+        let lanes = halves(WARP).find(|lanes| *lanes <= packs.min(partition.sharing.threads)).unwrap_or(1);
+        OverChannel { channels, packs, lanes, chunks: packs.div_ceil(lanes * PACKS_OF_A_THREAD) }
+    }
+}
+
 /// Text that loads the inputs of functions, followed by the given text for each batch of packs, which receives the size of the batch.
 type Batches<'a> = dyn Fn(Range<usize>, &dyn Fn(&str) -> String) -> String + 'a;
 
@@ -238,10 +323,14 @@ struct SumKernel {
     sums: usize,
     /// Number of outputs of the rows' shape.
     rows: usize,
+    /// Outputs that are sums over channels.
+    of_channels: Range<usize>,
+    /// Number of values of a row that blocks exchange.
+    exchanged: u64,
 }
 
 impl SumKernel {
-    fn of(partition: ChainPartition, spec: &Spec, expression: &Expression) -> SumKernel {
+    fn of(operation: &RowSums, spec: &Spec, expression: &Expression) -> SumKernel {
         let sums = count(spec);
         let rows = spec.outputs.iter().filter(|output| output.dims == spec.outputs[0].dims).count();
         let outputs = expression.outputs();
@@ -254,7 +343,9 @@ impl SumKernel {
             KernelFunction::of(&part, &name, &prefix, inputs)
         });
         let functions = functions.collect();
-        SumKernel { partition, levels: levels(expression, sums), functions, sums, rows }
+        let (partition, levels) = (operation.partition(spec), levels(expression, sums));
+        let (of_channels, exchanged) = (operation.of_channels(spec), operation.exchanged(spec));
+        SumKernel { partition, levels, functions, sums, rows, of_channels, exchanged }
     }
 
     /// Returns the inputs that a thread loads for functions: those with an element or a value per column.
@@ -272,6 +363,7 @@ impl SumKernel {
         let argument = |number: usize| match number.checked_sub(self.sums) {
             None => format!("t{number}"),
             Some(input) if self.partition.is_scalar(spec, input) => format!("s{input}"),
+            Some(input) if self.partition.is_of_part(spec, input) => format!("load<C>(p{input}[b])"),
             Some(input) => format!("element(p{input}[b], i)"),
         };
         self.functions[function].call(argument, targets)
@@ -280,8 +372,8 @@ impl SumKernel {
     /// Returns the kernel. If blocks share a row, devices without clusters have a kernel for each level of sums and one for the results.
     fn launches(&self, name: &str, spec: &Spec) -> Vec<Launch> {
         let (partition, sums, stages) = (&self.partition, self.sums, self.levels.len());
-        let all = self.loaded(spec, 0..sums + 1);
-        let is_held = partition.sharing.whole && partition.registers(spec, &all) * partition.sharing.packs <= HELD;
+        let all = self.loaded(spec, 0..self.functions.len());
+        let is_held = partition.is_held(spec, &all);
         let begin = partition.begin();
         let mut before: String = (0..sums).map(|sum| format!("  C t{sum} = 0;\n")).collect();
         if is_held {
@@ -299,10 +391,11 @@ impl SumKernel {
         let add = |level: &Range<usize>| self.add(spec, level, &pieces);
         let results = self.results(spec, &pieces);
         if partition.cluster == 1 {
-            let work = self.levels.iter().map(add).collect::<String>();
+            let work = self.levels.iter().map(add).collect::<String>() + &self.add_channels(spec, &pieces);
             return vec![Launch::Kernel(kernel(name, &(before + &work + "  if (!live) return;\n" + &results)))];
         }
         let stage = |stage: usize| match self.levels.get(stage) {
+            Some(level) if stage + 1 == stages => add(level) + &self.publish(level) + &self.add_channels(spec, &pieces),
             Some(level) => add(level) + &self.publish(level),
             None => results.clone(),
         };
@@ -332,21 +425,93 @@ impl SumKernel {
 
     /// Returns text that writes a level's sums of a block's part of a row.
     fn publish(&self, level: &Range<usize>) -> String {
-        let sums = self.sums;
-        let each = level.clone().map(|sum| format!("totals[(u64)blockIdx.x * {sums} + {sum}] = t{sum}; "));
+        let each = level.clone().map(|sum| format!("totals[(u64)blockIdx.x * {} + {sum}] = t{sum}; ", self.exchanged));
         format!("  if (lane == 0) {{ {}}}\n", each.collect::<String>())
     }
 
     /// Returns text that joins a level's sums of all parts of a row.
     fn join(&self, level: &Range<usize>) -> String {
-        let sums = self.sums;
-        let each = level.clone().map(|sum| {
-            format!(
-                "  t{sum} = 0;\n  _Pragma(\"unroll\") for (u32 other = 0; other < CLUSTER_BLOCKS; other++) \
-                 t{sum} += totals[(row * CLUSTER_BLOCKS + other) * {sums} + {sum}];\n"
-            )
-        });
+        let each =
+            level.clone().map(|sum| format!("  t{sum} = 0;\n  {}", self.total(&format!("t{sum}"), &sum.to_string())));
         each.collect()
+    }
+
+    /// Returns text that adds value `place` of all parts of a row to `target`.
+    fn total(&self, target: &str, place: &str) -> String {
+        format!(
+            "_Pragma(\"unroll\") for (u32 other = 0; other < CLUSTER_BLOCKS; other++) \
+             {target} += totals[(row * CLUSTER_BLOCKS + other) * {} + {place}];\n",
+            self.exchanged
+        )
+    }
+
+    /// Returns text that sums terms over channels, of which a pack has elements of one. A block that shares its row publishes the sums of
+    /// its part. The terms depend on no sum of the last level.
+    fn add_channels(&self, spec: &Spec, pieces: &Batches) -> String {
+        let (partition, outputs) = (&self.partition, self.of_channels.clone());
+        if outputs.is_empty() {
+            return String::new();
+        }
+        let each = |text: &dyn Fn(usize, usize) -> String| {
+            outputs.clone().enumerate().map(|(place, output)| text(place, output)).collect::<String>()
+        };
+        let functions = self.sums + 1..self.sums + 1 + outputs.len();
+        let declared = each(&|place, _| format!("C u{place} = 0; "));
+        let terms = each(&|place, _| format!("u{place} += {}; ", self.call(spec, functions.start + place, &[])));
+        let kept = each(&|place, _| format!("taken[{place}][threadIdx.x / T][k * T + lane] = u{place}; "));
+        let of_packs = pieces(functions.clone(), &|count| {
+            format!("EACH_OF({count}) if (INSIDE(start)) {{ {declared}EACH {{ {terms}}} {kept}}}\n")
+        });
+        let OverChannel { channels, packs, lanes, chunks } = OverChannel::of(spec, partition);
+        let taken = each(&|place, _| format!("u{place} += taken[{place}][threadIdx.x / T][e]; "));
+        let exchanged = each(&|place, _| format!("u{place} += SHUFFLE_XOR(u{place}, mask); "));
+        let stored = each(&|place, output| match partition.cluster {
+            1 => self.store_channel(spec, output, &format!("u{place}")),
+            _ => {
+                let first = self.sums as u64 + place as u64 * channels;
+                format!("totals[(u64)blockIdx.x * {} + {first} + own] = u{place}; ", self.exchanged)
+            }
+        });
+        let kept_chunk = each(&|place, _| format!("chunk[{place}][threadIdx.x / T][own] = u{place}; "));
+        let joined = each(&|place, _| format!("u{place} += chunk[{place}][threadIdx.x / T][own * {chunks} + e]; "));
+        let (count, part) = (outputs.len(), if partition.cluster > 1 { "part" } else { "0" });
+        let (kept_chunk, join) = match chunks {
+            1 => (format!("if (live) {{ {stored}}}"), String::new()),
+            _ => (
+                kept_chunk,
+                format!(
+                    r#"  __syncthreads();
+  for (u32 own = lane; live && own < {channels}; own += T) {{
+    {declared}
+#pragma unroll 4
+    for (u32 e = 0; e < {chunks}; e++) {{ {joined}}}
+    {stored}
+  }}
+"#
+                ),
+            ),
+        };
+        format!(
+            r#"  __shared__ C taken[{count}][BLOCK / T][K * T], chunk[{count}][BLOCK / T][{all}];
+  {of_packs}  __syncthreads();
+  for (u32 begin = 0; begin < {all}; begin += T / {lanes}) {{
+    const u32 own = begin + lane / {lanes};
+    const i32 low = (i32)(own / {chunks} * {packs} - {part} * (K * T)), end = low + {packs}, high = end < (i32)(K * T) ? end : (i32)(K * T);
+    i32 e = (low > 0 ? low : 0) + own % {chunks} * {lanes} + lane % {lanes};
+    {declared}
+    for (; own < {all} && e < high; e += {lanes} * {chunks}) {{ {taken}}}
+#pragma unroll
+    for (int mask = 1; mask < {lanes}; mask *= 2) {{ {exchanged}}}
+    if (own < {all} && lane % {lanes} == 0) {{ {kept_chunk}}}
+  }}
+{join}"#,
+            all = channels * chunks,
+        )
+    }
+
+    /// Returns text that stores the sum over channel `own` in an output.
+    fn store_channel(&self, spec: &Spec, output: usize, value: &str) -> String {
+        format!("store<C>(a{}[own * apart{output}], {value}); ", spec.inputs.len() + output)
     }
 
     /// Returns text that writes the outputs of a row whose sums are known.
@@ -364,12 +529,21 @@ impl SumKernel {
         let finish = |count: &str| {
             format!("EACH_OF({count}) {{ {declared}EACH {assigned}; if (INSIDE(start)) {{ {writes}}} }}\n")
         };
-        let of_row = (rows..spec.outputs.len()).enumerate().map(|(place, output)| {
+        let channels = spec.outputs[0].dims.iter().rev().nth(1).copied().unwrap_or(1);
+        let of_channels = self.of_channels.clone().enumerate().filter(|_| partition.cluster > 1).map(|(place, output)| {
+            let total = self.total("u", &format!("{} + own", sums as u64 + place as u64 * channels));
+            let stored = self.store_channel(spec, output, "u");
+            format!(
+                "  for (u32 own = part * T + lane; own < {channels}; own += CLUSTER_BLOCKS * T) {{\n    C u = 0;\n    {total}    {stored}\n  }}\n"
+            )
+        });
+        let of_row = (rows..spec.outputs.len()).enumerate().filter(|(_, output)| !self.of_channels.contains(output));
+        let of_row = of_row.map(|(place, output)| {
             let value = self.call(spec, sums + 1 + place, &[]);
             let writer = if partition.cluster > 1 { "lane == 0 && part == 0" } else { "lane == 0" };
             format!("  if ({writer}) store<C>(*a{}, {value});\n", inputs + output)
         });
-        of_row.collect::<String>() + &pieces(sums..sums + 1, &finish)
+        of_channels.chain(of_row).collect::<String>() + &pieces(sums..sums + 1, &finish)
     }
 }
 
