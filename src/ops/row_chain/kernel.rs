@@ -19,9 +19,8 @@ const UNDER_WAY: u64 = 32;
 /// Largest number of bytes of a pack.
 pub const PACK_BYTES: u64 = 16;
 
-/// Size in bytes of packs that divide rows up to which rows may begin inside a pack. An access to a larger pack takes about as long as one to
-/// a pack of 16 bytes.
-const SMALL_PACK: u64 = 4;
+/// Maximum size in bytes of elements of rows that may begin inside a pack. Loads of single larger ones need few instructions.
+const SHIFTED_SIZE: u64 = 4;
 
 /// Division of rows among threads.
 pub struct ChainPartition {
@@ -106,8 +105,8 @@ impl ChainPartition {
         let pack = PACK_BYTES / size;
         let fills = elements >= UNITS * length && elements >= UNITS * UNIT_THREADS * pack;
         let is_long =
-            length >= 2 * WARP * pack && size <= SMALL_PACK && all.iter().all(|tensor| tensor.dtype.size() == size);
-        (fills && is_long && common_pack(&all) * size <= SMALL_PACK && is_shifted(&all, pack)).then_some(pack)
+            length >= 2 * WARP * pack && size <= SHIFTED_SIZE && all.iter().all(|tensor| tensor.dtype.size() == size);
+        (fills && is_long && common_pack(&all) == 1 && is_shifted(&all, pack)).then_some(pack)
     }
 
     /// Returns the division in which a row extends along the dimension `outer` and the last one, `inner`.
