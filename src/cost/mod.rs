@@ -211,7 +211,7 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                         Some(_) => (issued / units, arithmetic / units),
                         None => (issued.max(arithmetic) / units, 0.0),
                     };
-                    wave_time(cost, grid, cached, arithmetic / grid.blocks as f64, profile)
+                    wave_time(cost, grid, cached, [arithmetic / grid.blocks as f64, busy.memory], profile)
                 }
             };
             let block_time = block_time + product::last_stores(cost, grid.waves(profile), profile);
@@ -223,19 +223,33 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
 /// Mean time in ns of a wave of blocks if memory is no limit. `arithmetic` is that of a block's operations in ns.
 ///
 /// The last wave may have fewer blocks, which share their units with fewer others.
-fn wave_time(cost: &Cost, grid: Grid, cached: f64, arithmetic: f64, profile: &Profile) -> f64 {
-    let units = profile.units.value();
+fn wave_time(cost: &Cost, grid: Grid, cached: f64, [arithmetic, memory]: [f64; 2], profile: &Profile) -> f64 {
+    let (units, waves) = (profile.units.value(), grid.waves(profile));
     let time = |blocks: f64| {
         let beside = (blocks / units).ceil().clamp(1.0, grid.fit().max(1.0));
-        block_time(cost, grid, cached, arithmetic, beside, profile)
+        block_time(
+            cost,
+            grid,
+            cached,
+            [arithmetic, memory * (blocks / grid.blocks as f64).min(1.0 / waves)],
+            beside,
+            profile,
+        )
     };
-    let waves = grid.waves(profile);
     let last = grid.blocks as f64 - (waves - 1.0) * grid.fit().max(1.0) * units;
     ((waves - 1.0) * time(grid.blocks as f64) + time(last)) / waves
 }
 
-/// Time in ns of a block beside this many of its launch on the same unit, itself included, if memory is no limit.
-fn block_time(cost: &Cost, grid: Grid, cached: f64, arithmetic: f64, beside: f64, profile: &Profile) -> f64 {
+/// Time in ns of a block beside this many of its launch on the same unit, itself included. The first times are those of its operations, and of
+/// the memory for the bytes of all blocks that run at the same time.
+fn block_time(
+    cost: &Cost,
+    grid: Grid,
+    cached: f64,
+    [arithmetic, memory]: [f64; 2],
+    beside: f64,
+    profile: &Profile,
+) -> f64 {
     let others = issue_time(cost, grid, beside, profile)
         .max(unit_time(cost, grid, profile) * beside)
         .max(if beside > 1.0 { profile.block_start.value() * beside } else { 0.0 })
@@ -243,10 +257,15 @@ fn block_time(cost: &Cost, grid: Grid, cached: f64, arithmetic: f64, beside: f64
     // Blocks on one unit hide each other's latencies, but not those of one block.
     let alone = if cost.alternates {
         let together = if cost.rate_alone { beside } else { 1.0 };
-        alternating_time(cost, grid, together, arithmetic, profile) + latency_time(cost, grid, cached, profile)
+        alternating_time(cost, grid, together, arithmetic, profile)
+            + dependent_time(cost, grid, profile)
+            + latency_time(cost, grid, cached, profile)
     } else if cost.exchanges > 0.0 {
-        // Threads that exchange what they have read write it after that, so a block moves its bytes and computes in turn.
-        unit_time(cost, grid, profile) + thread_time(cost, grid, cached, profile)
+        // Threads that exchange what they have read write it after that, so a block moves its bytes and computes in turn. Other blocks on the
+        // unit do one of them meanwhile.
+        let moved = unit_time(cost, grid, profile).max(memory);
+        let computed = thread_time(cost, grid, cached, profile);
+        moved.max(computed) + moved.min(computed) / beside.max(1.0)
     } else {
         0.0
     };
@@ -357,23 +376,30 @@ fn alternating_time(cost: &Cost, grid: Grid, beside: f64, multiplied: f64, profi
     beside * multiplied.max(issued) + multiplied.min(issued)
 }
 
-/// Time in ns of a block that has a unit to itself: its instructions and [`latency_time`].
+/// Time in ns of a block that has a unit to itself: its instructions, which a warp issues while others wait for theirs, and [`latency_time`].
 fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
-    issue_time(cost, grid, 1.0, profile) + latency_time(cost, grid, cached, profile)
+    issue_time(cost, grid, 1.0, profile).max(dependent_time(cost, grid, profile))
+        + latency_time(cost, grid, cached, profile)
 }
 
-/// Latencies of a block in ns: each instruction that is not independent waits for the one before it, and accesses to memory, exchanges between threads and waits
-/// for other blocks follow one after the other.
-fn latency_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
+/// Time in ns of a thread's instructions that wait for the ones before them.
+fn dependent_time(cost: &Cost, grid: Grid, profile: &Profile) -> f64 {
     let dependent = cost.instructions - cost.independent;
-    let each = grid.threads.map_or(0.0, |threads| dependent / (grid.blocks * threads) as f64);
+    grid.threads.map_or(0.0, |threads| dependent / (grid.blocks * threads) as f64) * profile.instruction_latency.value()
+}
+
+/// Latencies of a block in ns besides those of instructions: accesses to memory, exchanges between threads and waits for other blocks
+/// follow one after the other.
+fn latency_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
     // The first access of the first blocks is part of the launch's latency.
     let first = if grid.blocks as f64 > grid.fit() * profile.units.value() { 1.0 } else { 0.0 };
     let wait = cached * profile.cache_wait.value() + (1.0 - cached) * profile.memory_wait.value();
-    each * profile.instruction_latency.value()
-        + (cost.waits + first) * wait
+    // The blocks of a cluster write values to the cache, wait for each other, and read them.
+    let join = 2.0 * profile.cache_wait.value() + profile.block_exchange.value();
+    (cost.waits + first) * wait
         + cost.exchanges * profile.block_exchange.value()
         + cost.handoffs * profile.block_handoff.value()
+        + cost.cluster_handoffs * join
 }
 
 /// Time in ns in which a unit moves the bytes of a block of a kernel without matrix units.
@@ -413,7 +439,7 @@ fn busy(cost: &Cost, waves: f64, cached: f64, profile: &Profile) -> Busy {
 fn device_time(cost: &Cost, waves: f64, cached: f64, profile: &Profile) -> f64 {
     // Operands with unaligned rows move at a part of the bandwidth.
     let unaligned = cost.tiling.unaligned as f64 * (1.0 / profile.unaligned_bandwidth.value() - 1.0);
-    let bytes = ((cost.read + cost.written + cost.scratch).device + cost.gaps) as f64 + unaligned;
+    let bytes = ((cost.read + cost.written + cost.scratch).device + cost.moved) as f64 + unaligned;
     let written = (cost.written.device + cost.scratch.device / 2) as f64;
     let in_cache = cache_time([bytes - written, written], cost.exchanges > 0.0, waves, profile);
     // Memory that only writes never changes its direction.
