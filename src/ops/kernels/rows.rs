@@ -307,6 +307,11 @@ impl RowSplit {
         if self.chunks > 1 { 2 } else { 1 }
     }
 
+    /// Number of pieces of a row or chunk, for each of which a thread waits.
+    fn pieces(&self) -> u64 {
+        self.rows.length.div_ceil(self.chunks * self.threads * self.packs * self.pack).max(1)
+    }
+
     /// Number of registers of a thread, of 32 bits.
     fn registers(&self, spec: &Spec) -> u64 {
         OTHER_REGISTERS + self.several * self.packs * self.pack * spec.inputs[0].dtype.compute().size() / REGISTER
@@ -316,6 +321,7 @@ impl RowSplit {
     pub fn cost(&self, spec: &Spec, flops: f64) -> Cost {
         Cost {
             reread: if self.whole { Traffic::NONE } else { Spec::bytes_of(&spec.inputs) },
+            waits: if self.whole { 0.0 } else { 2.0 * (self.pieces() - 1) as f64 },
             blocks: self.blocks() * self.launches(),
             share: share_with(self.block(), self.registers(spec)),
             ..spec.streaming_cost(flops, 1)

@@ -184,11 +184,14 @@ impl ChainPartition {
     }
 
     pub fn cost(&self, spec: &Spec, flops: f64) -> Cost {
+        let Sharing { pack, packs, threads, whole } = self.sharing;
+        let pieces = self.rows.length.div_ceil(threads * packs * pack * self.cluster).max(1);
         let again = |again: bool| if again { Spec::bytes_of(&spec.inputs) } else { Traffic::NONE };
         let of_rows: Vec<usize> =
             (0..spec.inputs.len()).filter(|&input| spec.inputs[input].dims == spec.outputs[0].dims).collect();
         Cost {
             reread: again(!self.sharing.whole),
+            waits: if whole { 0.0 } else { (2 * pieces - 2) as f64 },
             blocks: self.blocks(),
             share: share_with(
                 self.sharing.block(),
