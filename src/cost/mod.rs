@@ -2,6 +2,7 @@
 //!
 //! Reports mark figures from this model as *simulated* or *modelled*, never as measured.
 
+mod blocks;
 pub mod cache;
 mod emulated;
 mod exchange;
@@ -14,9 +15,10 @@ use std::num::NonZeroU32;
 
 use crate::base::Space;
 use crate::config::Profile;
-use crate::ops::{self, Arithmetic, Cost, Direction, Hold, Kernel, Launch, Spec, Traffic};
+use crate::ops::{self, Arithmetic, Cost, Direction, Hold, Launch, Spec, Traffic};
 
 pub use emulated::OccupiedLinks;
+use blocks::{Grid, issue_time, wave_time};
 pub use exchange::{Load, Path, exchange, link_rate, loads, receiver_load, sender_load};
 pub use ideal::{Ideal, LinkTimes, Resource};
 pub use peer::peer;
@@ -30,7 +32,7 @@ pub enum Task {
         blocks: u64,
         /// Share of a compute unit that each block occupies, in 1/32.
         share: u32,
-        /// Duration of a block if memory is no limit, in ns.
+        /// Duration of a block in ns, without the time of memory unless its threads exchange what they have read.
         block_time: f64,
         /// Time for which the task's traffic occupies memories and links.
         busy: Busy,
@@ -213,46 +215,13 @@ fn task(launch: &Launch, cost: &Cost, grid: Grid, cached: f64, profile: &Profile
                         Some(_) => (issued / units, arithmetic / units),
                         None => (issued.max(arithmetic) / units, 0.0),
                     };
-                    wave_time(cost, grid, cached, arithmetic / grid.blocks as f64, profile)
+                    wave_time(cost, grid, cached, [arithmetic / grid.blocks as f64, busy.memory], profile)
                 }
             };
             let block_time = block_time + product::last_stores(cost, grid.waves(profile), profile);
             Task::Kernel { blocks: grid.blocks, share: grid.share, block_time, busy, floor }
         }
     }
-}
-
-/// Mean time in ns of a wave of blocks if memory is no limit. `arithmetic` is that of a block's operations in ns.
-///
-/// The last wave may have fewer blocks, which share their units with fewer others.
-fn wave_time(cost: &Cost, grid: Grid, cached: f64, arithmetic: f64, profile: &Profile) -> f64 {
-    let units = profile.units.value();
-    let time = |blocks: f64| {
-        let beside = (blocks / units).ceil().clamp(1.0, grid.fit().max(1.0));
-        block_time(cost, grid, cached, arithmetic, beside, profile)
-    };
-    let waves = grid.waves(profile);
-    let last = grid.blocks as f64 - (waves - 1.0) * grid.fit().max(1.0) * units;
-    ((waves - 1.0) * time(grid.blocks as f64) + time(last)) / waves
-}
-
-/// Time in ns of a block beside this many of its launch on the same unit, itself included, if memory is no limit.
-fn block_time(cost: &Cost, grid: Grid, cached: f64, arithmetic: f64, beside: f64, profile: &Profile) -> f64 {
-    let others = issue_time(cost, grid, beside, profile)
-        .max(unit_time(cost, grid, profile) * beside)
-        .max(if beside > 1.0 { profile.block_start.value() * beside } else { 0.0 })
-        .max(thread_time(cost, grid, cached, profile));
-    // Blocks on one unit hide each other's latencies, but not those of one block.
-    let alone = if cost.alternates {
-        let together = if cost.rate_alone { beside } else { 1.0 };
-        alternating_time(cost, grid, together, arithmetic, profile) + latency_time(cost, grid, cached, profile)
-    } else if cost.exchanges > 0.0 {
-        // Threads that exchange what they have read write it after that, so a block moves its bytes and computes in turn.
-        unit_time(cost, grid, profile) + thread_time(cost, grid, cached, profile)
-    } else {
-        0.0
-    };
-    (arithmetic * beside).max(others).max(alone)
 }
 
 /// Time in ns of the first access of a kernel to the device's memory. The cache serves a share of the accesses, and no thread waits for
@@ -262,50 +231,6 @@ fn first_access(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
     match cost.read.device + cost.reread.device + cost.scratch.device {
         0 if cache > 0.0 => cache,
         _ => profile.memory_latency.value() - cached * (memory - cache).max(0.0),
-    }
-}
-
-/// Division of a launch's work into blocks.
-#[derive(Clone, Copy)]
-struct Grid {
-    blocks: u64,
-    /// Part of a compute unit that a block occupies, in 1/32.
-    share: u32,
-    /// Number of threads of a block; `None` if it is not known, as for a library's kernel.
-    threads: Option<u64>,
-}
-
-impl Grid {
-    fn unknown(cost: &Cost) -> Grid {
-        Grid { blocks: cost.blocks.max(1), share: cost.share.max(1), threads: None }
-    }
-
-    fn of(launch: &Launch, cost: &Cost) -> Grid {
-        let of_block = |kernel: &Kernel| kernel.block.iter().copied().map(u64::from).product::<u64>();
-        let kernel = match launch {
-            Launch::Kernel(kernel) => kernel,
-            // The cost of a convolution counts the blocks of all its kernels together, so the blocks of each are unknown.
-            Launch::Conv(_, kernels, _) => {
-                return Grid { threads: kernels.first().map(of_block), ..Grid::unknown(cost) };
-            }
-            _ => return Grid::unknown(cost),
-        };
-        let threads = of_block(kernel);
-        Grid {
-            blocks: kernel.grid.iter().product::<u64>().max(1),
-            share: cost.share.max(ops::share(threads)),
-            threads: Some(threads),
-        }
-    }
-
-    /// Number of blocks that fit on a compute unit.
-    fn fit(self) -> f64 {
-        f64::from(Cost::WHOLE_UNIT) / f64::from(self.share)
-    }
-
-    /// Number of waves of blocks on the whole device.
-    fn waves(self, profile: &Profile) -> f64 {
-        (self.blocks as f64 / (self.fit().max(1.0) * profile.units.value())).ceil().max(1.0)
     }
 }
 
@@ -336,58 +261,6 @@ fn unit_rate(cost: &Cost, profile: &Profile) -> f64 {
     peak / profile.units.value()
 }
 
-/// Time in ns in which a block issues its instructions, beside this many blocks of the launch on the same unit.
-///
-/// Special-function units overlap with the others, and their instructions are issued too, so the longer time counts.
-/// The sum of both peaks would exceed measurements: 132 µs instead of 118 for a chain of maps
-/// (docs/measurements/2026-11-21-beside-others.md).
-fn issue_time(cost: &Cost, grid: Grid, beside: f64, profile: &Profile) -> f64 {
-    // The peak counts a fused multiply-add as two operations, but it is one instruction.
-    let rate = profile.peak["vector"].value() / 2.0 * profile.vector_efficiency.value();
-    let issued = (cost.instructions + cost.conflicts) / rate;
-    let special = cost.special / profile.peak["special"].value();
-    issued.max(special) * profile.units.value() * beside / grid.blocks as f64 * 1e9
-}
-
-/// Time in ns of this many blocks on a unit that multiply for `multiplied` ns each and execute their instructions in turn.
-///
-/// The matrix units of a compute unit and its schedulers each serve one block after the other, so that one block multiplies while another
-/// executes instructions. Blocks begin together: the first has no product of another to overlap with, nor the last its instructions.
-/// A single block overlaps nothing.
-fn alternating_time(cost: &Cost, grid: Grid, beside: f64, multiplied: f64, profile: &Profile) -> f64 {
-    let issued = issue_time(cost, grid, 1.0, profile);
-    beside * multiplied.max(issued) + multiplied.min(issued)
-}
-
-/// Time in ns of a block that has a unit to itself: its instructions and [`latency_time`].
-fn thread_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
-    issue_time(cost, grid, 1.0, profile) + latency_time(cost, grid, cached, profile)
-}
-
-/// Latencies of a block in ns: each instruction that is not independent waits for the one before it, and accesses to memory, exchanges between threads and waits
-/// for other blocks follow one after the other.
-fn latency_time(cost: &Cost, grid: Grid, cached: f64, profile: &Profile) -> f64 {
-    let dependent = cost.instructions - cost.independent;
-    let each = grid.threads.map_or(0.0, |threads| dependent / (grid.blocks * threads) as f64);
-    // The first access of the first blocks is part of the launch's latency.
-    let first = if grid.blocks as f64 > grid.fit() * profile.units.value() { 1.0 } else { 0.0 };
-    let wait = cached * profile.cache_wait.value() + (1.0 - cached) * profile.memory_wait.value();
-    each * profile.instruction_latency.value()
-        + (cost.waits + first) * wait
-        + cost.exchanges * profile.block_exchange.value()
-        + cost.handoffs * profile.block_handoff.value()
-}
-
-/// Time in ns in which a unit moves the bytes of a block of a kernel without matrix units.
-fn unit_time(cost: &Cost, grid: Grid, profile: &Profile) -> f64 {
-    if cost.matrix.is_some() {
-        return 0.0;
-    }
-    let time = |bytes: u64, rate: f64| if rate > 0.0 { bytes as f64 / rate * 1e9 } else { 0.0 };
-    let read = time((cost.read + cost.reread).device, profile.unit_reads.value());
-    (read + time(cost.written.device, profile.unit_writes.value())) / grid.blocks as f64
-}
-
 /// Peak rate of the device's matrix units in operations per second.
 pub fn matrix_peak(arithmetic: Arithmetic, profile: &Profile) -> f64 {
     profile.peak[arithmetic.name()].value()
@@ -415,7 +288,7 @@ fn busy(cost: &Cost, waves: f64, cached: f64, profile: &Profile) -> Busy {
 fn device_time(cost: &Cost, waves: f64, cached: f64, profile: &Profile) -> f64 {
     // Operands with unaligned rows move at a part of the bandwidth.
     let unaligned = cost.tiling.unaligned as f64 * (1.0 / profile.unaligned_bandwidth.value() - 1.0);
-    let bytes = ((cost.read + cost.written + cost.scratch).device + cost.gaps) as f64 + unaligned;
+    let bytes = ((cost.read + cost.written + cost.scratch).device + cost.moved) as f64 + unaligned;
     let written = (cost.written.device + cost.scratch.device / 2) as f64;
     let in_cache = cache_time([bytes - written, written], cost.exchanges > 0.0, waves, profile);
     // Memory that only writes never changes its direction.

@@ -32,8 +32,9 @@ pub struct Cost {
     pub reread: Traffic,
     /// Bytes of intermediate results that the algorithm writes to memory and reads back, counted in both directions.
     pub scratch: Traffic,
-    /// Bytes of device memory in the gaps of tensors, which it moves together with their elements.
-    pub gaps: u64,
+    /// Bytes of device memory that kernels move besides: gaps of tensors, together with their elements, and elements that an earlier launch
+    /// has read if the cache is too small for them.
+    pub moved: u64,
     /// Number of sectors of [`SECTOR`](super::SECTOR) bytes that warps access in the last-level cache; 0 if they access
     /// sectors as a whole.
     pub sectors: f64,
@@ -42,8 +43,10 @@ pub struct Cost {
     /// Number of exchanges of values among all threads of a block, one after the other: shuffles, shared memory and a barrier.
     pub exchanges: f64,
     /// Number of times that a block waits for values that other blocks of its launch compute, one after the other: totals that they publish
-    /// in memory, or a barrier of a cluster.
+    /// in memory.
     pub handoffs: f64,
+    /// Number of times that the blocks of a cluster exchange values through memory, at a barrier.
+    pub cluster_handoffs: f64,
     /// Number of thread blocks; 0 if the operation uses no SM or compute unit.
     pub blocks: u64,
     /// Part of an SM or compute unit that a block occupies, in units of 1/32.
@@ -88,7 +91,7 @@ impl Cost {
             received: self.received / launches,
             reread: each(self.reread),
             scratch: each(self.scratch),
-            gaps: self.gaps / launches,
+            moved: self.moved / launches,
             sectors: self.sectors / parts,
             waits: self.waits / parts,
             exchanges: self.exchanges / parts,
@@ -123,11 +126,12 @@ impl std::iter::Sum for Cost {
             received: a.received + b.received,
             reread: a.reread + b.reread,
             scratch: a.scratch + b.scratch,
-            gaps: a.gaps + b.gaps,
+            moved: a.moved + b.moved,
             sectors: a.sectors + b.sectors,
             waits: a.waits + b.waits,
             exchanges: a.exchanges + b.exchanges,
             handoffs: a.handoffs + b.handoffs,
+            cluster_handoffs: a.cluster_handoffs + b.cluster_handoffs,
             blocks: a.blocks + b.blocks,
             share: a.share.max(b.share),
             matrix: a.matrix.or(b.matrix),

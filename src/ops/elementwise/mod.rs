@@ -177,7 +177,7 @@ pub(super) fn cost_with(expression: &Expression, spec: &Spec, work: walk::Work) 
         // Special-function units convert numbers.
         special: each(expression.special() + read + written),
         sectors: work.sectors,
-        gaps: spec.inputs.iter().map(|input| gap_bytes(input, false)).sum::<u64>()
+        moved: spec.inputs.iter().map(|input| gap_bytes(input, false)).sum::<u64>()
             + spec.outputs.iter().map(|output| gap_bytes(output, true)).sum::<u64>(),
         ..spec.streaming_cost(each(expression.flops()), u64::from(BLOCK) * 4)
     }

@@ -54,6 +54,9 @@ pub fn sectors_of(bytes: u64) -> f64 {
     (bytes + SECTOR - divisor) as f64 / SECTOR as f64
 }
 
+/// Instructions of threads that an SM could issue while its first-level cache looks up a line, which takes a cycle.
+pub const PER_LINE: f64 = 4.0 * WARP as f64;
+
 /// Average number of cache lines of a run of elements whose first and last one are this many bytes apart.
 pub fn lines_of(bytes: u64) -> f64 {
     1.0 + bytes as f64 / LINE as f64

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::kernel::{
     self, EXP_BELOW, Parameter, c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param,
 };
-use super::occupancy::{BUSY_BLOCKS, CACHE, LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
+use super::occupancy::{BUSY_BLOCKS, CACHE, LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share_with};
 use super::row_stage::{STAGE, STAGED_ROWS, UNSTAGE};
 use crate::base::{DType, Dims};
 use crate::ops::layout::{collapse, halves};
@@ -98,6 +98,9 @@ pub const HELD: u64 = 48;
 
 /// Size of a register in bytes.
 const REGISTER: u64 = 4;
+
+/// Registers of a thread besides those for the elements that it holds: a softmax of 22 elements has 42 in code for sm_90a by NVRTC 13.0.
+pub const OTHER_REGISTERS: u64 = 20;
 
 /// Division among threads of rows that they hold in registers, by packs of contiguous elements.
 pub struct Sharing {
@@ -311,12 +314,23 @@ impl RowSplit {
         if self.chunks > 1 { 2 } else { 1 }
     }
 
+    /// Number of pieces of a row or chunk, for each of which a thread waits.
+    fn pieces(&self) -> u64 {
+        self.rows.length.div_ceil(self.chunks * self.threads * self.packs * self.pack).max(1)
+    }
+
+    /// Number of registers of a thread, of 32 bits.
+    fn registers(&self, spec: &Spec) -> u64 {
+        OTHER_REGISTERS + self.several * self.packs * self.pack * spec.inputs[0].dtype.compute().size() / REGISTER
+    }
+
     /// Cost of kernels that read each row once if registers hold it, and twice otherwise.
     pub fn cost(&self, spec: &Spec, flops: f64) -> Cost {
         Cost {
             reread: if self.whole { Traffic::NONE } else { Spec::bytes_of(&spec.inputs) },
+            waits: if self.whole { 0.0 } else { 2.0 * (self.pieces() - 1) as f64 },
             blocks: self.blocks() * self.launches(),
-            share: share(self.block()),
+            share: share_with(self.block(), self.registers(spec)),
             ..spec.streaming_cost(flops, 1)
         }
     }

@@ -207,7 +207,7 @@ impl Operation for Copy {
         let (read, written) = (counts_on(source, target), counts_on(target, source));
         let walk::Work { sectors, instructions, .. } = work(spec);
         let gaps = gap_bytes(source, false) + gap_bytes(target, true);
-        Cost { read, written, gaps, blocks, sectors, instructions, share: 4, ..Cost::default() }
+        Cost { read, written, moved: gaps, blocks, sectors, instructions, share: 4, ..Cost::default() }
     }
 
     fn live_rows(&self, spec: &Spec, facts: &[Option<RowFact>]) -> LiveOperation {

@@ -62,7 +62,8 @@ impl Operation for Gather {
         };
         Cost {
             read: rows(once) + Spec::bytes_of(&spec.inputs[1..]),
-            reread: rows(bytes - once),
+            // Device memory delivers a row once: accesses to a cache overlap with those to memory.
+            reread: Traffic { device: 0, ..rows(bytes - once) },
             written: Spec::bytes_of(&spec.outputs),
             sectors: count as f64 * sectors_of(bytes / count.max(1))
                 + ((bytes + spec.inputs[1].bytes()) / SECTOR) as f64,

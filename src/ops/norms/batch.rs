@@ -6,7 +6,7 @@
 
 use super::super::reductions::{self, Extent, Finish, Function, Terms};
 use super::channel::HeldChannels;
-use super::columns::Columns;
+use super::columns::{Columns, cost_of_rereading};
 use super::flat::FlatChannels;
 use super::*;
 use crate::ops::expression::ball::{Ball, Precision};
@@ -186,8 +186,7 @@ impl Operation for BatchNorm {
             blocks: work.blocks,
             special: f64::from(expression.special()) * elements,
             read: Spec::bytes_of(&spec.inputs[1..]),
-            reread: again,
-            ..plain
+            ..cost_of_rereading(x, plain)
         };
         let mut costs = StatisticsReduction::of(spec).launch_costs();
         // The first element of each channel is read twice.

@@ -4,7 +4,9 @@
 use super::super::layout::{halves, packs_of_rows};
 use super::*;
 use crate::ops::kernels::kernel::{HELD_PACK, Parameter, c_type, index_type, launch, param, u32_param, u64_param};
-use crate::ops::kernels::occupancy::{LARGEST_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, resident_blocks, share_with};
+use crate::ops::kernels::occupancy::{
+    LARGEST_BLOCK, LINE, PER_LINE, SECTOR, UNIT_THREADS, UNITS, WARP, lines_of, resident_blocks, share_with,
+};
 use crate::ops::kernels::rows::{Rows, Sharing};
 
 /// Instructions per element: a count in code for sm_90a by NVRTC 13.0, as are the following numbers.
@@ -134,11 +136,24 @@ impl HeldChannels {
         let of_a_segment = instructions(self.segment, self.sharing.pack, self.leads);
         Cost {
             instructions: of_a_segment * (self.samples * self.channels) as f64 + PER_THREAD * threads,
+            conflicts: self.lines(spec) * PER_LINE,
+            // Several warps exchange their sums, and then their squares.
+            exchanges: if self.sharing.threads > WARP { 2.0 } else { 0.0 },
             special: threads,
             blocks: self.blocks(),
             share: share_with(self.sharing.block(), self.registers(spec)),
             ..spec.streaming_cost(0.0, 1)
         }
+    }
+
+    /// Number of cache lines that warps access, beyond those of contiguous elements: the segments of a channel lie apart.
+    fn lines(&self, spec: &Spec) -> f64 {
+        let of_tensor = |tensor: &Tensor| {
+            let size = tensor.dtype.size();
+            lines_of((self.segment - 1) * size) - (self.segment * size) as f64 / LINE as f64
+        };
+        let segments = if self.samples > 1 { self.samples * self.channels } else { 0 };
+        segments as f64 * (of_tensor(&spec.inputs[0]) + of_tensor(&spec.outputs[0]))
     }
 
     pub fn launch(&self, spec: &Spec) -> Launch {

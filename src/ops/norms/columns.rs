@@ -170,8 +170,7 @@ impl Columns {
             special: columns,
             read: Spec::bytes_of(&spec.inputs[1..]),
             written: Spec::bytes_of(&spec.outputs[..1]),
-            reread: reads,
-            ..pass
+            ..cost_of_rereading(x, pass)
         };
         [adds, combines, normalizes]
     }
@@ -235,6 +234,14 @@ impl Columns {
         let body = [&place, &factors, NORMALIZE].map(|text| -> &str { text }).concat();
         let normalizes = launch("batch_norm", &before, &params, &body, self.blocks(), self.threads() as u32);
         vec![adds, combines, normalizes]
+    }
+}
+
+/// Returns the cost of a launch that reads a tensor after an earlier launch, from memory if the cache is too small for it.
+pub fn cost_of_rereading(x: &Tensor, cost: Cost) -> Cost {
+    match x.space.in_host() || x.bytes() <= CACHE {
+        true => Cost { reread: Traffic::of(x.space, x.bytes()), ..cost },
+        false => Cost { moved: x.bytes(), ..cost },
     }
 }
 

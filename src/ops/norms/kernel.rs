@@ -195,6 +195,8 @@ impl NormPartition {
             instructions: each * elements + of_packs + PER_THREAD * threads,
             special: threads,
             waits: if whole { 0.0 } else { (2 * rounds - 2) as f64 },
+            // Several warps exchange their sums, and then their squares.
+            exchanges: if self.sharing.threads > WARP { 1.0 + f64::from(u8::from(norm.centred)) } else { 0.0 },
             reread: if self.sharing.whole { Traffic::NONE } else { Traffic::of(again.space, again.bytes()) },
             blocks: self.blocks(),
             share,

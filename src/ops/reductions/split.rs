@@ -66,9 +66,15 @@ const LONG_ROW: u64 = 64;
 const MANY_ACCUMULATORS: u64 = 96;
 
 /// Instructions per piece that a thread reads.
-const PER_PIECE: f64 = 14.0;
-/// Instructions per thread, apart from those for pieces.
-const PER_THREAD: f64 = 90.0;
+const PER_PIECE: f64 = 7.0;
+/// Further instructions per piece if a thread compares its number with that of all pieces, and for each further dimension in which its
+/// place is.
+const PER_CHECK: f64 = 6.0;
+const PER_DIVISION: f64 = 25.0;
+/// Instructions per thread, apart from those for pieces, and for each step of the tree that joins the values of threads. These and the ones
+/// before are counts in code for sm_90a by NVRTC 13.0.
+const PER_THREAD: f64 = 50.0;
+const PER_STEP: f64 = 5.0;
 
 /// The terms that neighbouring threads read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -463,9 +469,13 @@ impl Split {
             Function::Sums(count) => (2.0 * f64::from(count), 0.0),
             Function::Max | Function::Min => (4.0, 0.0),
             Function::ArgMax | Function::ArgMin => (7.0, 0.0),
-            // A pack of terms of one result has one maximum. Each term of another result has two exponentials of its own.
+            // A pack of terms of one result has one maximum.
             Function::LogSumExp | Function::LogSumExpAndSum if self.along == Along::Terms => (9.0, 1.0),
-            Function::LogSumExp | Function::LogSumExpAndSum => (14.0, 2.0),
+            // Terms that a thread loads together have one maximum.
+            Function::LogSumExp | Function::LogSumExpAndSum => {
+                let rounds = 1.0 / self.under_way.max(1) as f64;
+                (6.0 + 12.0 * rounds, 1.0 + rounds)
+            }
         };
         let sums = if let Function::Sums(count) = function { f64::from(count) } else { 1.0 };
         if let Some(rows) = &self.staged {
@@ -473,10 +483,15 @@ impl Split {
         }
         let partials = Traffic::of(Space::Device, self.last.results * self.last.parts * 4 * sums as u64);
         let is_whole = self.last.parts == 1;
+        let checks = if self.span().is_multiple_of(self.threads * self.under_way.max(1)) { 0.0 } else { PER_CHECK };
+        let [kept, reduced] = [&self.kept, &self.reduced].map(|one| one.dims.len().saturating_sub(1) as f64);
+        let per_piece = PER_PIECE + checks + PER_DIVISION * reduced;
+        let per_thread = PER_THREAD + 2.0 * PER_DIVISION * kept;
         let first = Cost {
             instructions: (f64::from(expression.instructions()) + own) * elements
-                + PER_PIECE * elements / self.pack as f64
-                + PER_THREAD * (self.blocks() * self.block()) as f64,
+                + per_piece * elements / self.pack as f64
+                + (per_thread + (PER_STEP + own) * f64::from(self.threads.ilog2()))
+                    * (self.blocks() * self.block()) as f64,
             special: (f64::from(expression.special()) + special) * elements,
             written: if is_whole { Spec::bytes_of(&spec.outputs) } else { partials },
             blocks: self.blocks(),
@@ -491,7 +506,7 @@ impl Split {
         let (beside, threads, blocks) = self.second();
         let second = Cost {
             instructions: own * (self.last.results * self.last.parts) as f64
-                + PER_THREAD * (blocks * beside * threads) as f64,
+                + (per_thread + (PER_STEP + own) * f64::from(threads.ilog2())) * (blocks * beside * threads) as f64,
             read: partials,
             written: Spec::bytes_of(&spec.outputs),
             blocks,

@@ -9,9 +9,9 @@ use crate::ops::kernels::cluster::CLUSTER;
 use crate::ops::kernels::kernel::{
     HELD_PACK, Parameter, bounds, c_type, geometry_param, i64_param, index_type, kernel, param, u32_param, u64_param,
 };
-use crate::ops::kernels::occupancy::{LARGEST_BLOCK, LARGEST_CLUSTER, UNIT_THREADS, UNITS, WARP, share};
+use crate::ops::kernels::occupancy::{LARGEST_BLOCK, LARGEST_CLUSTER, UNIT_THREADS, UNITS, WARP, share_with};
 use crate::ops::kernels::ragged::RAGGED;
-use crate::ops::kernels::rows::{HELD, MIN_PACKS, Rows, Sharing, common_pack, is_shifted, threads_of};
+use crate::ops::kernels::rows::{HELD, MIN_PACKS, OTHER_REGISTERS, Rows, Sharing, common_pack, is_shifted, threads_of};
 
 /// Maximum number of registers per thread for the elements that a kernel loads at a time.
 const UNDER_WAY: u64 = 32;
@@ -191,11 +191,19 @@ impl ChainPartition {
     }
 
     pub fn cost(&self, spec: &Spec, flops: f64) -> Cost {
+        let Sharing { pack, packs, threads, whole } = self.sharing;
+        let pieces = self.rows.length.div_ceil(threads * packs * pack * self.cluster).max(1);
         let again = |again: bool| if again { Spec::bytes_of(&spec.inputs) } else { Traffic::NONE };
+        let of_rows: Vec<usize> =
+            (0..spec.inputs.len()).filter(|&input| spec.inputs[input].dims == spec.outputs[0].dims).collect();
         Cost {
             reread: again(!self.sharing.whole),
+            waits: if whole { 0.0 } else { (2 * pieces - 2) as f64 },
             blocks: self.blocks(),
-            share: share(self.sharing.block()),
+            share: share_with(
+                self.sharing.block(),
+                OTHER_REGISTERS + self.registers(spec, &of_rows) * self.sharing.packs,
+            ),
             ..spec.streaming_cost(flops, 1)
         }
     }

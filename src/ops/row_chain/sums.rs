@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::kernel::{ChainPartition, KernelFunction, PACK_BYTES};
 use super::*;
 use crate::ops::expression::ball::{Ball, Precision};
-use crate::ops::kernels::occupancy::{DEFAULT_SHARED, SECTOR, UNITS};
+use crate::ops::kernels::occupancy::{DEFAULT_SHARED, LINE, PER_LINE, SECTOR, UNITS, WARP, lines_of};
 use crate::ops::kernels::rows::{HELD, common_pack};
 use crate::ops::layout::halves;
 
@@ -46,6 +46,17 @@ fn levels(expression: &Expression, sums: usize) -> Vec<Range<usize>> {
         }
     }
     levels
+}
+
+/// Returns the number of cache lines that warps access for channels of several samples, beyond those of contiguous elements.
+fn lines(spec: &Spec) -> f64 {
+    let dims = spec.outputs[0].dims;
+    let of_tensor = |tensor: &Tensor| {
+        let size = tensor.dtype.size();
+        lines_of((dims[2] - 1) * size) - (dims[2] * size) as f64 / LINE as f64
+    };
+    let segments = if dims[0] > 1 { dims[0] * dims[1] } else { 0 };
+    segments as f64 * spec.inputs.iter().chain(&spec.outputs).filter(|one| one.dims == dims).map(of_tensor).sum::<f64>()
 }
 
 impl RowSums {
@@ -193,8 +204,11 @@ impl Operation for RowSums {
         cost.instructions =
             each(Expression::instructions) + sums * (PER_ELEMENT * elements + of_row * parts) + cost.independent;
         cost.special = each(Expression::special);
-        if partition.cluster > 1 {
-            cost.handoffs = expression.map_or(0, |one| levels(one, count(spec)).len()) as f64;
+        let levels = expression.map_or(0, |one| levels(one, count(spec)).len()) as f64;
+        cost.exchanges = if partition.sharing.threads > WARP { levels } else { 0.0 };
+        cost.cluster_handoffs = if partition.cluster > 1 { levels } else { 0.0 };
+        if self.of_channels {
+            cost.conflicts = PER_LINE * lines(spec);
         }
         cost
     }

@@ -14,12 +14,15 @@ use crate::ops::kernels::cluster::CLUSTER;
 use crate::ops::kernels::kernel::{
     BLOCK, Parameter, bounds, geometry_param, index_type, kernel, launch, param, replaced, u32_param, u64_param,
 };
-use crate::ops::kernels::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, LARGEST_CLUSTER, UNITS, share};
+use crate::ops::kernels::occupancy::{BUSY_BLOCKS, LARGEST_BLOCK, LARGEST_CLUSTER, UNITS, share_with};
 
 /// Maximum number of packs that a thread holds in registers.
 const PACKS: u64 = 16;
 /// Maximum number of bytes of a line that a thread holds in registers, for numbers of up to four bytes; twice as many for those of eight.
 const BYTES: u64 = 64;
+
+/// Registers of a thread besides those for its elements: with 32 of them it has 64 in code for sm_90a by NVRTC 13.0.
+const REGISTERS: u64 = 32;
 
 /// Maximum number of packs per thread of a line that one block scans; longer lines are divided into tiles.
 const LONG: u64 = 8;
@@ -111,10 +114,11 @@ impl Tiles {
         let scan = Cost {
             instructions: EACH * elements + PER_PACK * elements / self.pack as f64,
             blocks: self.lines.count * self.count,
-            share: share(self.threads),
+            share: share_with(self.threads, REGISTERS + self.packs * self.pack * compute_type(spec).size() / 4),
             // A block scans its rows, and the totals of its warps. It publishes its own total, and receives those of the tiles before it.
             exchanges: self.packs as f64 + 2.0,
-            handoffs: 1.0,
+            handoffs: if self.clusters { 0.0 } else { 1.0 },
+            cluster_handoffs: if self.clusters { 1.0 } else { 0.0 },
             ..spec.streaming_cost(elements, 1)
         };
         if self.clusters { vec![scan] } else { vec![self.published(spec).clear_cost(), scan] }

@@ -7,7 +7,7 @@
 use super::super::layout::packs_of_rows;
 use super::bucket_kernels::{ADD, ADD_RANKED, CONSECUTIVE, CROWD, GROUP, JOIN_PARTS, OWN_ROWS, RUNS, SPLIT, WRITE};
 use super::direct::{VOTES, lanes_of_warp};
-use super::search::{joiners, joining};
+use super::search::{join_waits, joiners, joining};
 use super::search_kernels::JOIN;
 use super::*;
 use crate::ops::kernels::occupancy::{BUSY_BLOCKS, SECTOR, UNITS, WARP, sectors_of, share, share_among};
@@ -307,6 +307,7 @@ impl Buckets {
                 written: Spec::bytes_of(&spec.outputs),
                 blocks: self.joining(),
                 share: share(block),
+                waits: join_waits(self.segments),
                 ..Cost::default()
             });
         }

@@ -61,6 +61,8 @@ const SMALL_SUMS: u64 = 256 << 10;
 const MIN_EACH: u64 = 2;
 /// Number of sums of such blocks that one thread adds.
 const SUMS_OF_A_JOINER: u64 = 4;
+/// Number of sums that such a thread loads at once, at least.
+const JOINED_AT_ONCE: u64 = 4;
 
 /// Instructions per index that a block examines. This and the following are executed instructions of scatters on an H100, from
 /// hardware counters.
@@ -255,6 +257,7 @@ impl Search {
                 written: Spec::bytes_of(&spec.outputs),
                 blocks: self.joining(),
                 share: share(u64::from(BLOCK)),
+                waits: join_waits(self.segments),
                 ..Cost::default()
             });
         }
@@ -372,6 +375,11 @@ impl Search {
 /// Number of threads that add the sums of this many segments.
 pub fn joiners(segments: u64) -> u64 {
     segments.div_ceil(SUMS_OF_A_JOINER).next_power_of_two().min(WARP)
+}
+
+/// Number of accesses after the first for which a thread waits that adds the sums of this many segments.
+pub fn join_waits(segments: u64) -> f64 {
+    (segments.div_ceil(joiners(segments)).div_ceil(JOINED_AT_ONCE) - 1) as f64
 }
 
 /// Number of blocks that add the sums of segments of this many packs.
