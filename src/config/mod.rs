@@ -45,7 +45,8 @@ pub use kind::RonKind;
 pub use links::{CollectiveTimes, Link, Links, Wiring};
 pub use mistakes::Mistakes;
 pub use profile::{
-    CopyEngines, GraphCosts, HostCosts, HostLink, MAX_QUEUES, Profile, QueueRule, Queues, queues_variable,
+    CopyEngines, GraphCosts, HostCosts, HostLink, MAX_QUEUES, PEER_KERNEL_BYTES, Profile, QueueRule, Queues,
+    queues_variable,
 };
 pub use project::{PROJECT_FILE, Project};
 pub use quantity::{Quantity, QuantityRange};
