@@ -96,9 +96,9 @@ impl Backend for Sim {
 /// Notes on the links of several ranks: those of another device, and copies that a run on GPUs refuses.
 fn of_links(images: &[Image], links: &Links, device: &str) -> Vec<String> {
     let other = links.device.as_ref().filter(|own| images.len() > 1 && !device.contains(own.as_str()));
-    let other = other.map(|own| {
+    let other = other.map(|_| {
         format!(
-            "the links between ranks are those of {own}s ({}), since {device} has no topology of its own: \
+            "the links between ranks are those of {}, since {device} has no topology of its own: \
              `--config topology=PATH.ron` takes yours",
             links.name
         )
