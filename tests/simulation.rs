@@ -368,7 +368,7 @@ fn urgent_kernels_go_first() {
         session.capture().unwrap_or_else(|error| panic!("{error}"));
         let trace = session.observe(Observation::once(mode, 1), &Control::default()).expect("runs").remove(0);
         let mut spans = trace.spans;
-        spans.sort_by_key(|span| span.op);
+        spans.sort_by_key(|span| span.op.0);
         spans.iter().map(|span| span.end.0).collect()
     };
     let (big, small) = ("big: spin(10us, units: 1320)", "small: spin(1us, units: 132)");

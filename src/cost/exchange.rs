@@ -307,7 +307,7 @@ mod tests {
                 let send = exchange(&collective(CollectiveKind::Send, ranks, bytes / 4), &[0, 1], &links);
                 match links.wiring {
                     Wiring::Mesh => {
-                        assert_eq!(pair, send, "{ranks} ranks");
+                        assert!((pair - send).abs() < 1.0, "{ranks} ranks: {pair} and {send} ns");
                         let latency = links.within.latency.value();
                         let (most, least) = (pair - latency, all - latency);
                         assert!((most / least - f64::from(ranks - 1)).abs() < 1e-6, "{most} and {least} ns");
@@ -334,7 +334,7 @@ mod tests {
                     let count = size / 4 / u64::from(ranks);
                     let whole = time(AllReduce, count * u64::from(ranks));
                     let halves = time(ReduceScatter, count) + time(AllGather, count);
-                    assert!(whole <= halves, "{name}, {ranks} ranks, {size} B: {whole} and {halves} ns");
+                    assert!(whole < halves + 1.0, "{name}, {ranks} ranks, {size} B: {whole} and {halves} ns");
                 }
             }
         }
@@ -356,7 +356,7 @@ mod tests {
         let links = Links::named("hgx_h200").unwrap();
         for size in [1 << 20, 1 << 25, 1 << 30] {
             let times: Vec<f64> = (2..=8).map(|ranks| time(&links, ranks, size)).collect();
-            let is_gradual = times.windows(2).all(|pair| (0.95..1.5).contains(&(pair[1] / pair[0])));
+            let is_gradual = times.windows(2).all(|pair| (0.9..1.3).contains(&(pair[1] / pair[0])));
             assert!(is_gradual, "{size} B: {times:?}");
         }
     }

@@ -57,7 +57,10 @@ mod tests {
         let profile = Profile::named(profile).expect("embedded");
         let tensor = Tensor::packed(DType::U8, &[bytes]);
         let mut copy = ops::copied(bytes, crate::base::Space::Device);
-        copy.attrs.push("via", Attr::Word(via), None);
+        copy.attrs.clear();
+        for (name, value) in [("via", Attr::Word(via)), ("indices", Attr::Absent), ("back", Attr::Bool(false))] {
+            copy.attrs.push(name, value, None);
+        }
         let team = Team { group: GroupId(0), ranks: 2, rank: 0 };
         let spec = PeerCopy::of(Some((1, Spec { team, ..copy })), vec![(1, tensor)], team);
         matches!(tasks(&spec, &spec.launch(), 0.0, &profile)[..], [Task::Kernel { .. }])
