@@ -406,4 +406,5 @@ fn a_copy_by_a_kernel_holds_units() {
     let time = |via| simulated(&text(via), 2, LaunchMode::Stream)[0];
     let (dma, kernel) = (time("dma"), time("kernel"));
     assert!(dma < LINK + 30_000 && kernel > LINK + 95_000, "{dma} and {kernel}");
+    assert_eq!(time("auto"), dma, "the runtime copies between devices by an engine");
 }

@@ -130,6 +130,21 @@ fn kernels_beside_waiting_are_counted() {
     assert!(beside(1).is_none_or(|few| few.operations < 3.0), "{:?}", beside(1));
 }
 
+/// A collective that waits for compute units has not begun.
+#[test]
+fn waiting_for_units_is_no_transfer() {
+    let transfer = |held: &str| {
+        let text = format!(
+            "stream a\nstream b\nbuffer x: f32[1048576]\nstep {{
+              on a {{ for i in 0..{held} {{ spin(200us, units: 132) }} }}
+              on b {{ meet: all_reduce(x -> x) }}
+            }}\n"
+        );
+        operation(&variant(&text, 4).ranks[0], "meet").transfer_ns
+    };
+    assert_eq!(transfer("1"), transfer("0"));
+}
+
 #[test]
 fn stages_that_wait_in_turn_are_a_pipeline_bubble() {
     let text = "stream a\nbuffer x, y: f32[1048576]\nstep { on a {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::base::Nanos;
 use crate::config::Profile;
-use crate::cost::{self, OccupiedLinks};
+use crate::cost::{self, OccupiedLinks, Task};
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, ImageOp, LoweredSpec, NO_COMM, NO_CROSSING, Timer};
 use crate::ops::{self, Collective, Launch, Spec};
 use crate::schedule::Topology;
@@ -73,8 +73,8 @@ impl Emulated {
                 Some(ops::stand_in(Nanos::rounded(time), units))
             }
             Launch::Peer(peer) => {
-                let task = cost::peer(&work.spec, &self.profile);
-                let by_kernel = peer.sends.as_ref().is_some_and(|sent| matches!(*sent.launch, Launch::Kernel(_)));
+                let task = cost::peer(&work.spec, peer, &self.profile);
+                let by_kernel = matches!(task, Task::Kernel { .. });
                 // A copy engine occupies no unit; its replacement runs a single thread.
                 let units = if by_kernel { units } else { 0 };
                 let time = cost::alone(&task, &self.profile).max(occupied(&[]));

@@ -17,7 +17,8 @@ pub use device::expected::{self, Expected};
 pub use device::figure::SourcedFigure;
 pub use device::links::{CollectiveTimes, Link, Links, Wiring};
 pub use device::profile::{
-    CopyEngines, GraphCosts, HostCosts, HostLink, MAX_QUEUES, Profile, QueueRule, Queues, queues_variable,
+    CopyEngines, GraphCosts, HostCosts, HostLink, MAX_QUEUES, PEER_KERNEL_BYTES, Profile, QueueRule, Queues,
+    queues_variable,
 };
 pub use error::ConfigError;
 pub use run::bundle::{Bundle, BundledFile, BundledPlan, part_name, unhex};

@@ -1,5 +1,7 @@
 //! Costs of collectives, sends and receives: durations from measured tables, and loads on links.
 
+use std::collections::BTreeMap;
+
 use crate::config::{CollectiveTimes, Link, Links, Wiring};
 use crate::ops::{Collective, CollectiveKind};
 
@@ -26,6 +28,12 @@ pub enum Path {
         node: u32,
         card: u32,
     },
+}
+
+impl Path {
+    fn is_of_card(self) -> bool {
+        matches!(self, Path::CardOut { .. } | Path::CardIn { .. })
+    }
 }
 
 /// Bytes that one rank's part of a transfer puts on a link.
@@ -60,13 +68,29 @@ pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
     }
     let nodes = NodeRanks::of(ranks, links);
     let local = nodes.iter().map(|node| node.ranks).max().unwrap_or(1);
-    let (latency, transfer) = if local > 1 { within(collective.kind, bytes, local, links) } else { (0.0, 0.0) };
+    // The parts of an all-to-all may differ, so its time is that of the busiest link to or from the rank.
+    let all_to_all = (collective.kind == CollectiveKind::AllToAll).then(|| {
+        let mirrored = collective.parts.as_ref().map(|parts| parts.mirrored().into());
+        let back = Collective { parts: mirrored, ..collective.clone() };
+        let loads = [loads(collective, ranks, links), loads(&back, ranks, links)].concat();
+        let most = |of_card| loads.iter().filter(move |load| load.path.is_of_card() == of_card).map(|load| load.bytes);
+        [false, true].map(|of_card| most(of_card).fold(0.0, f64::max))
+    });
+    let near = all_to_all.map_or(bytes, |[near, _]| near / on_link(collective.kind, local, links));
+    let (latency, transfer) = if local > 1 { within(collective.kind, near, local, links) } else { (0.0, 0.0) };
     if nodes.len() == 1 {
         return latency + transfer;
     }
     let steps = (nodes.len() as f64).log2().ceil();
-    let busiest =
-        nodes.iter().map(|node| f64::from(node.most_on_card) * node.bytes_of_rank(collective.kind, bytes, &nodes));
+    let home = links.node(ranks[collective.rank as usize]);
+    let busiest = nodes.iter().map(|node| {
+        let bytes = match all_to_all {
+            Some([_, far]) if node.number == home => far,
+            Some(_) => 0.0,
+            None => bytes_across(collective.kind, bytes, nodes.len(), node.ranks),
+        };
+        f64::from(node.most_on_card) * bytes
+    });
     let rate = links.across.bandwidth.value();
     let across = busiest.fold(0.0, f64::max) / rate * 1e9;
     latency + links.across.latency.value() * steps + transfer.max(across)
@@ -74,56 +98,54 @@ pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
 
 /// Loads of one rank of a collective on links; empty for a barrier, and for a single rank.
 pub fn loads(collective: &Collective, ranks: &[u32], links: &Links) -> Vec<Load> {
-    let rank = ranks[collective.rank as usize];
+    let own = ranks[collective.rank as usize];
     let bytes = collective.bytes() as f64;
-    if ranks.len() < 2 {
-        return Vec::new();
-    }
-    let sends = |to: u32, bytes: f64| sender_load(rank, to, bytes, links.port.collectives.value(), links);
-    let receives = |from: u32, bytes: f64| receiver_load(from, rank, bytes, links.port.collectives.value(), links);
-    match collective.kind {
+    let peer = || ranks[collective.peer as usize];
+    let exchanged = match collective.kind {
         CollectiveKind::Barrier => Vec::new(),
-        CollectiveKind::Send => sends(ranks[collective.peer as usize], bytes).into_iter().collect(),
-        CollectiveKind::Recv => receives(ranks[collective.peer as usize], bytes).into_iter().collect(),
-        _ => together(collective.kind, bytes, rank, ranks, links),
-    }
-}
-
-/// Loads of one rank of a collective with several ranks; outgoing and incoming bytes are equal.
-fn together(kind: CollectiveKind, bytes: f64, own: u32, ranks: &[u32], links: &Links) -> Vec<Load> {
-    let mut loads = Vec::new();
-    let near: Vec<u32> = ranks.iter().copied().filter(|&rank| links.node(rank) == links.node(own)).collect();
-    if near.len() > 1 {
-        // In an all-to-all, the bytes between ranks of the same node stay within the node.
-        let part = match kind {
-            CollectiveKind::AllToAll => near.len() as f64 / ranks.len() as f64,
-            _ => 1.0,
-        };
-        let capacity = links.port.collectives.value();
-        let bytes = wire_bytes(kind, bytes * part, near.len() as u32);
-        match links.wiring {
-            Wiring::Switch => loads.extend([Path::Out(own), Path::In(own)].map(|path| Load { path, bytes, capacity })),
-            Wiring::Mesh => {
-                let bytes = bytes / (near.len() - 1) as f64;
-                let others = near.iter().filter(|rank| **rank != own);
-                loads.extend(others.map(|&to| Load { path: Path::Pair { from: own, to }, bytes, capacity }));
-            }
+        CollectiveKind::Send => vec![(peer(), [bytes, 0.0])],
+        CollectiveKind::Recv => vec![(peer(), [0.0, bytes])],
+        CollectiveKind::AllToAll => {
+            let counts = |number: usize| match &collective.parts {
+                Some(parts) => [parts.sent[number], parts.received[number]],
+                None => [collective.count; 2],
+            };
+            let bytes = |number| counts(number).map(|count| (count * collective.dtype.size()) as f64);
+            ranks.iter().enumerate().map(|(number, &other)| (other, bytes(number))).collect()
+        }
+        kind => evenly(kind, bytes, own, ranks, links),
+    };
+    let port = links.port.collectives.value();
+    let mut loads = BTreeMap::<Path, Load>::new();
+    for (other, [sent, received]) in exchanged {
+        let both = [sender_load(own, other, sent, port, links), receiver_load(other, own, received, port, links)];
+        for load in both.into_iter().flatten().filter(|load| load.bytes > 0.0) {
+            loads.entry(load.path).and_modify(|all| all.bytes += load.bytes).or_insert(load);
         }
     }
-    let nodes = NodeRanks::of(ranks, links);
-    if let Some(home) = nodes.iter().find(|node| node.number == links.node(own)).filter(|_| nodes.len() > 1) {
-        let (node, card) = (links.node(own), links.card(own));
-        let bytes = home.bytes_of_rank(kind, bytes, &nodes);
-        let capacity = links.across.bandwidth.value();
-        let paths = [Path::CardOut { node, card }, Path::CardIn { node, card }];
-        loads.extend(paths.map(|path| Load { path, bytes, capacity }));
-    }
-    loads
+    loads.into_values().collect()
 }
 
-/// Bytes of a collective that each rank sends to other ranks of its node.
-fn wire_bytes(kind: CollectiveKind, bytes: f64, ranks: u32) -> f64 {
-    bytes * kind.bus_factor(ranks).unwrap_or(1.0)
+/// Ranks with which a rank of a collective exchanges bytes, and how many it sends and receives: with each rank of its node as many, and
+/// with another node, which stands for all.
+fn evenly(kind: CollectiveKind, bytes: f64, own: u32, ranks: &[u32], links: &Links) -> Vec<(u32, [f64; 2])> {
+    let others = ranks.iter().copied().filter(|rank| *rank != own);
+    let (near, far): (Vec<u32>, Vec<u32>) = others.partition(|rank| links.node(*rank) == links.node(own));
+    let local = near.len() as u32 + 1;
+    let to_near = bytes * kind.bus_factor(local).unwrap_or(1.0) / near.len() as f64;
+    let to_far = bytes_across(kind, bytes, NodeRanks::of(ranks, links).len(), local);
+    near.into_iter().map(|rank| (rank, [to_near; 2])).chain(far.first().map(|&rank| (rank, [to_far; 2]))).collect()
+}
+
+/// Bytes that each of a node's `local` ranks sends to other nodes, and receives: its share of a ring over all nodes.
+fn bytes_across(kind: CollectiveKind, bytes: f64, nodes: usize, local: u32) -> f64 {
+    bytes * kind.bus_factor(nodes as u32).unwrap_or(1.0) / f64::from(local)
+}
+
+/// Share of a collective's bytes that each link of a node carries. In a mesh, a rank has a link to each of the others.
+fn on_link(kind: CollectiveKind, ranks: u32, links: &Links) -> f64 {
+    let paths = if links.wiring == Wiring::Mesh { f64::from(ranks - 1) } else { 1.0 };
+    kind.bus_factor(ranks).unwrap_or(1.0) / paths
 }
 
 /// Load of a transfer on the sender's side; `None` if a rank sends to itself. `port` is the maximum rate of a device's
@@ -171,42 +193,42 @@ impl NodeRanks {
         };
         places.chunk_by(|a, b| a.0 == b.0).map(node).collect()
     }
-
-    /// Bytes that each of the node's ranks sends to other nodes, and receives: its share of a ring over nodes, or its
-    /// part of an all-to-all.
-    fn bytes_of_rank(&self, kind: CollectiveKind, bytes: f64, nodes: &[NodeRanks]) -> f64 {
-        let all: u32 = nodes.iter().map(|node| node.ranks).sum();
-        match kind {
-            CollectiveKind::AllToAll => bytes * f64::from(all - self.ranks) / f64::from(all),
-            _ => bytes * kind.bus_factor(nodes.len() as u32).unwrap_or(1.0) / f64::from(self.ranks),
-        }
-    }
 }
 
 /// Latency of a collective within a node in ns, and the time of its transfer in addition.
+///
+/// A table holds for each collective that puts as many bytes on each link. Between the numbers of ranks of two tables, the time is
+/// interpolated.
 fn within(kind: CollectiveKind, bytes: f64, ranks: u32, links: &Links) -> (f64, f64) {
-    let (of_table, name) = match kind {
-        CollectiveKind::AllReduce | CollectiveKind::Barrier => (CollectiveKind::AllReduce, "all_reduce"),
-        CollectiveKind::ReduceScatter => (kind, "reduce_scatter"),
-        CollectiveKind::AllToAll => (kind, "all_to_all"),
-        _ => (CollectiveKind::AllGather, "all_gather"),
+    use CollectiveKind::{AllGather, AllReduce, AllToAll, Barrier, ReduceScatter};
+    let tables = |kind: CollectiveKind| links.tables.iter().filter(move |table| table.collective == kind.name());
+    let of_table = match kind {
+        AllReduce | Barrier => AllReduce,
+        ReduceScatter | AllToAll => kind,
+        _ => AllGather,
     };
-    // The table with the largest number of ranks up to `ranks`, or else the smallest table.
-    let tables = links.tables.iter().filter(|table| table.collective == name);
-    let table = tables.min_by_key(|table| (table.ranks > ranks, table.ranks.abs_diff(ranks)));
-    // Share of each byte that each link carries: in a mesh, a rank has a link to each of the others.
-    let on_link = |ranks: u32| {
-        let paths = if links.wiring == Wiring::Mesh { f64::from(ranks - 1) } else { 1.0 };
-        wire_bytes(kind, 1.0, ranks) / paths
+    // An `all_to_all` consists of sends and receives. Other collectives have the protocols and algorithms of the halves of an `all_reduce`.
+    let of_table = if of_table != AllToAll && tables(of_table).next().is_none() { AllReduce } else { of_table };
+    let time = |table: &CollectiveTimes| {
+        let least = table.times[0].1;
+        let alike = bytes * (on_link(kind, ranks, links) / on_link(of_table, table.ranks, links));
+        let hops = f64::from(ranks.saturating_sub(table.ranks)) * links.hop.value();
+        (least + hops, time(table, alike) - least)
     };
-    let Some(table) = table else {
-        return (links.within.latency.value(), bytes * on_link(ranks) / links.port.collectives.value() * 1e9);
-    };
-    let least = table.times[0].1;
-    // A kind without a table of its own takes as long as the table's kind with as many bytes on each link.
-    let alike = bytes * wire_bytes(kind, 1.0, table.ranks) / wire_bytes(of_table, 1.0, table.ranks);
-    let grown = (time(table, alike) - least) * on_link(ranks) / on_link(table.ranks);
-    (least + f64::from(ranks.saturating_sub(table.ranks)) * links.hop.value(), grown)
+    let fewer = tables(of_table).filter(|table| table.ranks <= ranks).max_by_key(|table| table.ranks);
+    let more = tables(of_table).filter(|table| table.ranks >= ranks).min_by_key(|table| table.ranks);
+    match (fewer, more) {
+        (Some(fewer), Some(more)) => {
+            let part = f64::from(ranks - fewer.ranks) / f64::from((more.ranks - fewer.ranks).max(1));
+            let (low, high) = (time(fewer), time(more));
+            (low.0 + part * (high.0 - low.0), low.1 + part * (high.1 - low.1))
+        }
+        (Some(table), None) | (None, Some(table)) => time(table),
+        (None, None) => {
+            let transfer = bytes * on_link(kind, ranks, links) / links.port.collectives.value() * 1e9;
+            (links.within.latency.value(), transfer)
+        }
+    }
 }
 
 /// The table's time for a size. Between two sizes it is interpolated logarithmically; beyond the last it is
@@ -230,7 +252,8 @@ fn time(table: &CollectiveTimes, bytes: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::base::{DType, GroupId};
-    use crate::ops::Reduction;
+    use crate::ops::{PartSizes, Reduction};
+    use std::sync::Arc;
 
     fn collective(kind: CollectiveKind, ranks: u32, count: u64) -> Collective {
         Collective {
@@ -258,6 +281,84 @@ mod tests {
         assert_eq!(all_reduce(512 << 20), 2.0 * 896_000.0);
         let all_gather = collective(CollectiveKind::AllGather, 2, (4 << 20) / 8);
         assert_eq!(exchange(&all_gather, &[0, 1], &links), 27_700.0);
+    }
+
+    /// Times of an `all_to_all` of two ranks in pairs, and of a rank with each of the others, with `bytes` bytes from each rank.
+    fn uneven(ranks: u32, bytes: u64, links: &Links) -> [f64; 2] {
+        let world: Vec<u32> = (0..ranks).collect();
+        let time = |sent: Vec<u64>| {
+            let parts = Some(Arc::new(PartSizes { received: sent.clone(), sent }));
+            exchange(&Collective { parts, ..collective(CollectiveKind::AllToAll, ranks, 0) }, &world, links)
+        };
+        let others = u64::from(ranks - 1);
+        let pair = world.iter().map(|&to| if to == 1 { bytes / 4 } else { 0 });
+        let all = world.iter().map(|&to| if to == 0 { 0 } else { bytes / 4 / others });
+        [time(pair.collect()), time(all.collect())]
+    }
+
+    /// In a mesh, bytes for one rank use one link, as those of a send do. A port to a switch carries the bytes for all ranks.
+    #[test]
+    fn an_uneven_all_to_all_uses_the_links_to_its_ranks() {
+        for name in ["hgx_h200", "mi300x"] {
+            let links = Links::named(name).unwrap();
+            for ranks in [2, 3, 4, 8] {
+                let bytes = u64::from(ranks - 1) << 26;
+                let [pair, all] = uneven(ranks, bytes, &links);
+                let send = exchange(&collective(CollectiveKind::Send, ranks, bytes / 4), &[0, 1], &links);
+                match links.wiring {
+                    Wiring::Mesh => {
+                        assert!((pair - send).abs() < 1.0, "{ranks} ranks: {pair} and {send} ns");
+                        let latency = links.within.latency.value();
+                        let (most, least) = (pair - latency, all - latency);
+                        assert!((most / least - f64::from(ranks - 1)).abs() < 1e-6, "{most} and {least} ns");
+                    }
+                    Wiring::Switch => assert!((pair - all).abs() < 1.0, "{pair} and {all} ns"),
+                }
+                let even = collective(CollectiveKind::AllToAll, ranks, bytes / 4 / u64::from(ranks - 1));
+                let even = exchange(&even, &(0..ranks).collect::<Vec<_>>(), &links);
+                assert!((even - all).abs() < 1.0, "{name}: equal parts take {even} and {all} ns");
+            }
+        }
+    }
+
+    /// An all-reduce is never slower than the two halves of which a library could compose it.
+    #[test]
+    fn no_all_reduce_is_slower_than_its_halves() {
+        use CollectiveKind::{AllGather, AllReduce, ReduceScatter};
+        for name in ["hgx_h200", "mi300x"] {
+            let links = Links::named(name).unwrap();
+            for ranks in 2..=8u32 {
+                let world: Vec<u32> = (0..ranks).collect();
+                for size in (8..31).map(|power| 1u64 << power) {
+                    let time = |kind, count| exchange(&collective(kind, ranks, count), &world, &links);
+                    let count = size / 4 / u64::from(ranks);
+                    let whole = time(AllReduce, count * u64::from(ranks));
+                    let halves = time(ReduceScatter, count) + time(AllGather, count);
+                    assert!(whole < halves + 1.0, "{name}, {ranks} ranks, {size} B: {whole} and {halves} ns");
+                }
+            }
+        }
+    }
+
+    /// As many bytes on each link take as long for each number of ranks, and between two tables the time changes gradually.
+    #[test]
+    fn tables_scale_by_the_bytes_on_a_link() {
+        let links = Links::named("mi300x").unwrap();
+        let time = |links: &Links, ranks: u32, bytes: u64| {
+            let world: Vec<u32> = (0..ranks).collect();
+            exchange(&collective(CollectiveKind::AllReduce, ranks, bytes / 4), &world, links)
+        };
+        for size in [1 << 16, 1 << 20, 1 << 25, 1 << 30] {
+            // Each link carries 2 / ranks of the bytes.
+            assert_eq!(time(&links, 2, size), time(&links, 8, 4 * size), "{size} B");
+            assert_eq!(time(&links, 4, size), time(&links, 8, 2 * size), "{size} B");
+        }
+        let links = Links::named("hgx_h200").unwrap();
+        for size in [1 << 20, 1 << 25, 1 << 30] {
+            let times: Vec<f64> = (2..=8).map(|ranks| time(&links, ranks, size)).collect();
+            let is_gradual = times.windows(2).all(|pair| (0.9..1.3).contains(&(pair[1] / pair[0])));
+            assert!(is_gradual, "{size} B: {times:?}");
+        }
     }
 
     /// The bytes that each rank of a collective puts on a link, as a fraction of those that the link carries in its time.

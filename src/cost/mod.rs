@@ -140,7 +140,7 @@ pub fn runs(launch: &Launch, profile: &Profile) -> bool {
 /// serves, from 0 to 1.
 pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -> Vec<Task> {
     match launches {
-        [Launch::Peer(_)] => return vec![peer(spec, profile)],
+        [Launch::Peer(peer)] => return vec![peer::peer(spec, peer, profile)],
         [Launch::Host { threads }] => return vec![on_host(spec, *threads, profile)],
         _ => {}
     }

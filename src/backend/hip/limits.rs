@@ -2,10 +2,7 @@
 //! (CLR), by release; not observed on a device.
 
 use crate::base::Bytes;
-
-/// Largest copy between two devices, in bytes, for which the runtime uses a kernel, unless ROC_P2P_SDMA_SIZE is set.
-/// Versions 5.6 to 7 have the same value.
-const PEER_KERNEL_BYTES: u64 = 1 << 20;
+use crate::config::PEER_KERNEL_BYTES;
 
 /// Behaviour of the runtime from a version on, which is given as major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

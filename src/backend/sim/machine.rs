@@ -456,6 +456,7 @@ impl SimMachine {
     fn handle(&mut self, what: EventKind) {
         match what {
             EventKind::Ready(task) => self.ready(task),
+            EventKind::Serve(device) => self.serve(device as usize),
             EventKind::Dispatch(task) => self.dispatch_reserved(task),
             EventKind::Launched { device, end } => self.launched_node(device, end),
             EventKind::Begin(task) => {
@@ -507,12 +508,9 @@ impl SimMachine {
         }
     }
 
-    /// Starts a kernel or an exchange. A kernel counts as started shortly before its first block, by the time that its
-    /// launch takes. While it waits for units, it has not begun.
+    /// Starts a kernel or an exchange. It counts as started shortly before its first block, by the time that its launch takes.
+    /// While it waits for units, it has not begun.
     fn launch(&mut self, task: TaskId, action: Action) {
-        if !matches!(action, Action::Run(Task::Kernel { .. })) {
-            self.started(task, self.now);
-        }
         self.at(self.now + self.floor(action), EventKind::Begin(task));
     }
 

@@ -17,9 +17,10 @@ mod slots;
 mod world;
 
 use crate::base::Space;
-use crate::config::Profile;
+use crate::config::{Links, Profile};
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, LoweredSpec, check_peers};
 use crate::model::Units;
+use crate::ops::{Launch, Peer};
 use crate::schedule::{self, Lane, Topology};
 
 pub use kernels::Compile;
@@ -79,6 +80,7 @@ impl Backend for Sim {
             notes.push("the time in which pages of `managed` memory move is not modelled".to_owned());
         }
         notes.extend(other_units(&images[0], &self.profile));
+        notes.extend(of_links(&images, &self.profile.topology, &self.profile.name));
         let lacks = |work: &LoweredSpec| schedule::lacks_format(&work.spec, &self.profile);
         if images.iter().flat_map(|image| &image.works).any(lacks) {
             notes.push(format!(
@@ -89,6 +91,32 @@ impl Backend for Sim {
         }
         Ok(driver::open(&self.profile, &images, &notes, self.each))
     }
+}
+
+/// Notes on the links of several ranks: those of another device, and copies that a run on GPUs refuses.
+fn of_links(images: &[Image], links: &Links, device: &str) -> Vec<String> {
+    let other = links.device.as_ref().filter(|own| images.len() > 1 && !device.contains(own.as_str()));
+    let other = other.map(|_| {
+        format!(
+            "the links between ranks are those of {}, since {device} has no topology of its own: \
+             `--config topology=PATH.ron` takes yours",
+            links.name
+        )
+    });
+    let mut launches = images.iter().flat_map(|image| &image.works).flat_map(|work| work.launches.iter());
+    let between_nodes = launches.find_map(|launch| match launch {
+        Launch::Peer(Peer { rank, sends: Some(sent), .. }) if links.node(*rank) != links.node(sent.to) => {
+            Some((rank, sent.to))
+        }
+        _ => None,
+    });
+    let refused = between_nodes.map(|(from, to)| {
+        format!(
+            "rank {from} copies to rank {to} of another node, which a run on GPUs refuses: `send` and `recv`, or a \
+             collective, reach other nodes"
+        )
+    });
+    other.into_iter().chain(refused).collect()
 }
 
 /// Notes on the streams of a rank that get another number of compute units than they request.

@@ -15,6 +15,9 @@ use super::figure::{FigureUnit, SourcedFigure};
 pub struct Links {
     #[serde(deserialize_with = "visible::read_line")]
     pub name: String,
+    /// The device whose links these are, as a part of its name; `None` for any device. A note says so of other devices.
+    #[serde(default)]
+    pub device: Option<String>,
     pub ranks_per_node: SourcedFigure,
     /// Number of network cards of a node, which its devices share evenly.
     pub cards_per_node: SourcedFigure,

@@ -202,6 +202,10 @@ pub struct Queues {
 /// Largest number of hardware queues to which a variable can set a device.
 pub const MAX_QUEUES: usize = 32;
 
+/// Largest copy between two devices, in bytes, for which HIP's runtime uses a kernel, unless ROC_P2P_SDMA_SIZE is set.
+/// Versions 5.6 to 7 have the same value.
+pub const PEER_KERNEL_BYTES: u64 = 1 << 20;
+
 /// The variable that sets the number of hardware queues of a vendor's devices.
 pub fn queues_variable(vendor: &str) -> &'static str {
     if vendor == "amd" { "GPU_MAX_HW_QUEUES" } else { "CUDA_DEVICE_MAX_CONNECTIONS" }
@@ -299,6 +303,11 @@ impl Profile {
     /// True if thread blocks form clusters: on NVIDIA's devices of compute capability 9.0 and later.
     pub fn has_clusters(&self) -> bool {
         self.capability().is_some_and(|number| number >= 90)
+    }
+
+    /// Size in bytes of the largest copy between devices that the runtime makes by a kernel; 0 if engines make all.
+    pub fn peer_kernel_bytes(&self) -> f64 {
+        if self.vendor == "amd" { PEER_KERNEL_BYTES as f64 } else { 0.0 }
     }
 
     /// The compute capability of an NVIDIA device without its point, such as 90; `None` for other devices.

@@ -99,15 +99,21 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
     doubts
 }
 
-/// Warning about simulated times of a program with `slots` slots if they differ between iterations of a slot; otherwise `None`.
-pub fn simulated(name: &str, times: &Times, slots: usize) -> Option<String> {
+/// Warnings about simulated times of a program with `slots` slots: if they differ between iterations of a slot, and if they exceed the
+/// timeout, which ends no simulation.
+pub fn simulated(name: &str, times: &Times, slots: usize, timeout: Nanos) -> Vec<String> {
     let floats: Vec<f64> = times.samples_ns.iter().map(|time| time.0 as f64).collect();
-    let variation = slots::variation(&floats, slots).filter(|variation| *variation > PATTERN)?;
-    Some(format!(
-        "{name}: the simulated times vary by {:.0} % (standard deviation): iterations that wait for the host or for each other repeat \
-         a pattern; the median depends on the number of `--iterations`, the mean hardly does",
-        variation * 100.0
-    ))
+    let variation = slots::variation(&floats, slots).filter(|variation| *variation > PATTERN).map(|variation| {
+        format!(
+            "{name}: the simulated times vary by {:.0} % (standard deviation): iterations that wait for the host or for each other \
+             repeat a pattern; the median depends on the number of `--iterations`, the mean hardly does",
+            variation * 100.0
+        )
+    });
+    let longest = times.max_ns.filter(|longest| *longest > timeout).map(|longest| {
+        format!("{name}: an iteration takes {longest}: on a GPU, the run would end after `--timeout` {timeout}")
+    });
+    variation.into_iter().chain(longest).collect()
 }
 
 /// Reason why the first unsteady variant of a record is unsteady; `None` if none is, or if it cannot be judged: a simulation,
@@ -170,10 +176,15 @@ mod tests {
     #[test]
     fn simulated_times_that_alternate_are_a_pattern() {
         let times = |spread: i64| Times::of(&(0..12).map(|index| Nanos(5000 + index % 2 * spread)).collect::<Vec<_>>());
-        let told = simulated("graph", &times(800), 1).unwrap();
-        assert!(told.starts_with("graph: the simulated times vary by 8 % (standard deviation): iterations"), "{told}");
-        assert_eq!(simulated("graph", &times(800), 2), None, "slots differ by the program");
-        assert_eq!(simulated("graph", &times(40), 1), None);
+        let told = |spread, slots, timeout| simulated("graph", &times(spread), slots, Nanos(timeout)).join("\n");
+        let pattern = told(800, 1, 5800);
+        assert!(
+            pattern.starts_with("graph: the simulated times vary by 8 % (standard deviation): iterations"),
+            "{pattern}"
+        );
+        assert_eq!(told(800, 2, 5800), "", "slots differ by the program");
+        assert_eq!(told(40, 1, 5800), "");
+        assert!(told(800, 2, 5799).contains("would end after `--timeout` 5.799 µs"), "{}", told(800, 2, 5799));
     }
 
     #[test]

@@ -182,7 +182,7 @@ fn serials(
             let name = format!("{}, on one stream", variant.mode.phrase());
             let times = request.times(&samples);
             match request.backend.device().simulated {
-                true => warnings.extend(doubts::simulated(&name, &times, session.slots())),
+                true => warnings.extend(doubts::simulated(&name, &times, session.slots(), request.exec.timeout)),
                 false => warnings.extend(doubts::of(&name, &times, &warmup, session.slots())),
             }
             let traces = match samples.stopped {

@@ -81,7 +81,7 @@ pub fn record(
     warnings.extend(refused.as_ref().map(|why| format!("{name}: the time has no value, since {why}")));
     let device = request.backend.device();
     match device.simulated {
-        true => warnings.extend(doubts::simulated(name, &time, request.slots())),
+        true => warnings.extend(doubts::simulated(name, &time, request.slots(), request.exec.timeout)),
         false => warnings.extend(doubts::of(name, &time, warmup, request.slots())),
     }
     let slow_host = waits_for_host(*mode, &time, &issue, ungated.as_ref()).map(|text| {
@@ -243,7 +243,9 @@ fn waits_for_host(mode: LaunchMode, time: &Times, issue: &Times, ungated: Option
     }
     let waits = match ungated {
         Some(ungated) => {
-            format!("without the gate, the device waits for the host, and an iteration takes {ungated}")
+            let from =
+                if ungated < issue { ", from its first stamp, whose call is part of the launch time" } else { "" };
+            format!("without the gate, the device waits for the host, and an iteration takes {ungated}{from}")
         }
         None => "the device waits for the host".to_owned(),
     };
@@ -488,9 +490,10 @@ mod tests {
             said(150_000, Some(149_000)).as_deref(),
             Some(
                 "as streams: host launch time 150.0 µs for an iteration of 126.4 µs: without the gate, the device waits for the \
-                 host, and an iteration takes 149.0 µs"
+                 host, and an iteration takes 149.0 µs, from its first stamp, whose call is part of the launch time"
             )
         );
+        assert!(said(149_000, Some(149_000)).is_some_and(|warning| warning.ends_with("takes 149.0 µs")));
         assert!(said(126_000, None).is_some_and(|warning| warning.ends_with(": the device waits for the host")));
     }
 

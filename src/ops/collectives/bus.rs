@@ -19,20 +19,13 @@ impl CollectiveKind {
 }
 
 impl Collective {
-    /// Bytes as nccl-tests counts them: the size of the whole gathered or scattered tensor; for uneven parts, that of an
-    /// exchange of equal parts that loads this rank's link equally.
+    /// Bytes as nccl-tests counts them: the size of the whole gathered or scattered tensor; without meaning for uneven parts.
     pub fn bytes(&self) -> u64 {
-        let ranks = u64::from(self.ranks);
-        let elements = match (self.kind, &self.parts) {
-            (CollectiveKind::AllToAll, Some(parts)) if ranks > 1 => {
-                let [sent, received] = parts.between_ranks(self.rank);
-                (sent.max(received) * ranks).div_ceil(ranks - 1)
+        let elements = match self.kind {
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
+                self.count * u64::from(self.ranks)
             }
-            (CollectiveKind::AllToAll, Some(parts)) => parts.sent.iter().sum(),
-            (CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll, _) => {
-                self.count * ranks
-            }
-            (CollectiveKind::Barrier, _) => 0,
+            CollectiveKind::Barrier => 0,
             _ => self.count,
         };
         elements * self.dtype.size()
@@ -56,6 +49,11 @@ impl Collective {
 }
 
 impl PartSizes {
+    /// The same exchange in the other direction.
+    pub fn mirrored(&self) -> PartSizes {
+        PartSizes { sent: self.received.clone(), received: self.sent.clone() }
+    }
+
     /// Numbers of elements that `rank` sends to and receives from other ranks.
     fn between_ranks(&self, rank: u32) -> [u64; 2] {
         [&self.sent, &self.received].map(|counts| counts.iter().sum::<u64>() - counts[rank as usize])
@@ -226,10 +224,6 @@ mod tests {
         let counts = vec![vec![50, 20, 0], vec![10, 0, 0], vec![30, 0, 0]];
         uneven.attrs.push("counts", Attr::Counts(ElementCounts::Rows(counts).into()), None);
         assert_eq!(bus_bytes(&uneven), Some(BusBytes { sent: 80.0, received: 160.0 }));
-        // The model and the share of the peak use the busier direction too.
-        let launches = uneven.launch();
-        let whole = launches[0].collectives()[0].bytes() as f64;
-        assert_eq!(whole * 2.0 / 3.0, 160.0);
         assert_eq!((uneven.cost().sent, uneven.cost().received, uneven.cost().bytes()), (80, 160, 160));
     }
 }

@@ -189,6 +189,10 @@ impl SimMachine {
     fn occupy(&mut self, device: usize, task: TaskId, held: u64) {
         self.devices[device].free -= held;
         self.note_units(device);
+        if !self.meetings.under_way.contains_key(&task) {
+            let action = self.state(task).action;
+            self.started(task, self.now - self.floor(action));
+        }
         let group = self.blocks.add(Blocks { task, count: 0, held });
         self.meetings
             .under_way
