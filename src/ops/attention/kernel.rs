@@ -6,8 +6,8 @@ use super::cost::{PER_BIAS, SEARCH_EXCHANGES, TileCounts, WAIT, bias_again, sear
 use super::sequences_text::row_blocks;
 use super::shape::{Axes, bias, bias_pack, copied_bias};
 use super::tiles::{
-    HELD, MANY_ROWS, MAX_SPLITS, NARROW, OPERATIONS, RESIDENT, SMALL_ROWS, SMALL_TILE_WAITS, STAGES, THREADS, Tiles,
-    WIDE_STAGES, WIDEST, whole_tiles,
+    HELD, MANY_ROWS, NARROW, OPERATIONS, RESIDENT, SMALL_ROWS, SMALL_TILE_WAITS, STAGES, THREADS, Tiles, WIDE_STAGES,
+    WIDEST, whole_tiles,
 };
 use super::*;
 use crate::ops::kernels::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
@@ -102,7 +102,8 @@ impl ForwardPartition {
             _ => (MANY_ROWS, [4, 8]),
         };
         let others = match widest {
-            0..=64 if block_rows == largest => 128,
+            // The steps of a warp wait for each other. With 128 keys, a warp of few rows has two chains of steps.
+            0..=64 if block_rows == largest || block_rows <= SMALL_ROWS => 128,
             0..=128 => 64,
             _ => 32,
         };
@@ -124,14 +125,10 @@ impl ForwardPartition {
             cluster: 1,
         };
         let blocks = (heads * rows.div_ceil(block_rows)).max(1);
-        let wanted = UNITS * tiles.resident();
-        // Uses at most as many parts as fill the device once. Blocks with many rows share keys only if they would
-        // occupy less than half of it.
-        if shape.sequences.is_none() && (block_rows <= SMALL_ROWS || blocks * 2 <= wanted) {
+        if shape.sequences.is_none() {
             let least = if block_rows <= SMALL_ROWS { MIN_KEYS_SMALL } else { MIN_KEYS };
-            let most = (wanted / blocks).min(shape.keys / least).clamp(1, MAX_SPLITS);
             let part = 4.0 * heads as f64 * (rows * shape.value_size) as f64;
-            (tiles.splits, tiles.cluster) = tiles.divided(shape.keys, most, part);
+            (tiles.splits, tiles.cluster) = tiles.divided(shape.keys, blocks, shape.keys / least, part);
         }
         ForwardPartition { tiles: Some(tiles), shape, together }
     }
@@ -197,7 +194,7 @@ impl ForwardPartition {
             Some(tiles) => {
                 let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
                 let of_shared = (tiles.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
-                let of_block = Cost::WHOLE_UNIT.div_ceil(tiles.resident() as u32);
+                let of_block = Cost::WHOLE_UNIT.div_ceil(tiles.held() as u32);
                 let of_a_score = PER_SCORE + if input(spec, BIAS).is_some() { PER_BIAS } else { 0.0 } + of_cap;
                 let scores = self.scores(tiles);
                 let rate = if tiles.wide { tiles.wide_rate() } else { RATE };
@@ -275,7 +272,7 @@ impl ForwardPartition {
 
     /// Number of tiles of scores of each block, if all had as many.
     fn of_block(&self, tiles: &Tiles) -> f64 {
-        self.visited(tiles).of_block(UNITS * tiles.resident(), self.blocks())
+        self.visited(tiles).of_block(UNITS * tiles.held(), self.blocks())
     }
 
     /// Number of scores of whole tiles.
@@ -426,7 +423,7 @@ impl ForwardPartition {
         let (divided, weights) = if tiles.wide { (2, Some(false)) } else { (1, None) };
         let before = format!(
             "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
-             #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define UNIT_STAGES {}\n#define CLUSTER_BLOCKS {}\n#define RESIDENT_BLOCKS {}\n#define WIDE {}\n#define BY_WARPGROUPS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
+             #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define UNIT_STAGES {}\n#define CLUSTER_BLOCKS {}\n#define RESIDENT_BLOCKS {}\n#define WIDE {}\n#define BY_WARPGROUPS {}\n#define FEW_ROWS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
              #define PACKS {packs}\n#define PAIRS {}\n#define BIAS_SHARED {}\n{}{}{}{}{}{}{}{}",
             mma::FUNCTIONS,
             self.types(spec, tiles.threads()),
@@ -438,6 +435,7 @@ impl ForwardPartition {
             tiles.resident(),
             u32::from(tiles.wide),
             u32::from(tiles.warpgroups),
+            u32::from(tiles.rows <= SMALL_ROWS && !tiles.wide && self.rows() <= 8),
             tiles.width,
             tiles.value_width,
             in_packs(&spec.outputs[0], 2),

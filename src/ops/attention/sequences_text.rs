@@ -31,21 +31,29 @@ struct Sequence { u32 first, count, first_key, key_count, row; };
 template <bool KEY_ROWS> __device__ inline Sequence sequence_of(const P* ends, u64 step, const N* key_ends, u64 key_step,
                                                                 u32 sequences, u32 queries, u32 keys, u32 number, u32 block) {
   const u32 lane = threadIdx.x % 32, EACH = 4;
-  auto end_of = [&](u32 n) { const i64 end = (i64)ends[n * step]; return end < 0 ? 0 : end < (i64)queries ? (u32)end : queries; };
-  auto key_end_of = [&](u32 n) { const i64 end = (i64)key_ends[n * key_step]; return end < 0 ? 0 : end < (i64)keys ? (u32)end : keys; };
+  auto within = [](i64 end, u32 most) { return end < 0 ? 0 : end < (i64)most ? (u32)end : most; };
+  auto end_of = [&](u32 n) { return within(ends[n * step], queries); };
+  auto key_end_of = [&](u32 n) { return within(key_ends[n * key_step], keys); };
   // Number of the first block of sequence `n`. The sequences before it need no more blocks, since each leaves at most one block partly empty.
   auto first_block = [&](u32 n, u32 first, u32 first_key) {
     return (KEY_ROWS ? first_key : first * GROUP) / block + (block > 1 ? n : 0);
   };
   u32 found = 0, fallen = 0;
   for (u32 start = 0; start < sequences && found == start; start += 32 * EACH) {
-    u32 passed = 0;
+    // Loads come before the first comparison, so that they overlap.
+    i64 own_end[EACH], own_key[EACH], end_before[EACH], key_before[EACH];
 #pragma unroll
     for (u32 i = 0; i < EACH; i++) {
       const u32 own = start + i * 32 + lane, n = own < sequences ? own : sequences - 1, before = n > 0 ? n - 1 : 0;
-      const u32 end = end_of(n), key_end = key_end_of(n);
-      fallen |= end < end_of(before) || key_end < key_end_of(before);
-      passed += own < sequences && first_block(n + 1, end, key_end) <= number;
+      own_end[i] = ends[n * step], own_key[i] = key_ends[n * key_step];
+      end_before[i] = ends[before * step], key_before[i] = key_ends[before * key_step];
+    }
+    u32 passed = 0;
+#pragma unroll
+    for (u32 i = 0; i < EACH; i++) {
+      const u32 own = start + i * 32 + lane;
+      fallen |= (own_end[i] < end_before[i]) | (own_key[i] < key_before[i]);
+      passed += own < sequences && first_block(own + 1, within(own_end[i], queries), within(own_key[i], keys)) <= number;
     }
     found += lanes_total(passed);
   }

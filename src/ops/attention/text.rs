@@ -89,7 +89,13 @@ pub const TILES: &str = r#"
 #define SUM_TILES (VALUE_WIDTH / 16)
 #define SUM_COLUMN(n) (n * 16)
 #endif
-#define EACH_ROW _Pragma("unroll") for (int m = 0; m < MT; m++) _Pragma("unroll") for (int h = 0; h < LANE_ROWS; h++)
+// With few rows, the ninth and further rows of a tile do not exist.
+#if FEW_ROWS
+#define OWN_ROWS 1
+#else
+#define OWN_ROWS LANE_ROWS
+#endif
+#define EACH_ROW _Pragma("unroll") for (int m = 0; m < MT; m++) _Pragma("unroll") for (int h = 0; h < OWN_ROWS; h++)
 #define EACH_TILE(i, n) _Pragma("unroll") for (int i = 0; i < n; i++)
 "#;
 
@@ -164,8 +170,8 @@ pub const RANGE: &str = r#"  // Blocks start with the last queries: with a causa
   EACH_ROW {
     top[m][h] = LOWEST;
     total[m][h] = 0;
-    EACH_TILE(n, SUM_TILES) EACH_TILE(i, 4) sum[m][n].at[h][i] = 0;
   }
+  EACH_TILE(m, MT) EACH_TILE(n, SUM_TILES) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) sum[m][n].at[h][i] = 0;
 #if BIAS_COPIED
   BiasTile<NT * 16, 1, 8> tile_bias = {bias_tiles + warp * (MT * 16 * NT * 16)};
   // Each lane holds the place of one row of the warp.
@@ -327,24 +333,24 @@ pub const LOOP: &str = r#"#if WARPGROUPS
 #else
   load_rows<THREADS, PACKS, BM, WIDTH, T>(tile_q, row_of_q, d, sq.element);
 #if PAGED
-  // Addresses of the keys and values of tiles. A thread looks one key up, a tile before the others copy its elements.
+  // Addresses of the keys and values of tiles. A thread loads the page of one key while the tile two before is multiplied, and computes
+  // addresses afterwards, so that no product waits for the page.
   static_assert(BN <= THREADS, "a thread for each key");
   __shared__ const T* rows_of_tile[STAGES > 1 ? STAGES : 2][2][BN];
-  struct Row { const T *key, *value; };
-  auto look_up = [&](u32 start) {
-    Row row = {0, 0};
-    if (threadIdx.x < BN && start < high) {
-      row.key = row_of_key(k, start + threadIdx.x, sk.query, k_page);
-      row.value = row_of_key(v, start + threadIdx.x, sv.query, v_page);
-    }
-    return row;
+  auto page_of_key = [&](u32 start) -> i64 {
+    const u32 key = start + threadIdx.x;
+    return threadIdx.x < BN && key < high ? (i64)pages[(u64)(key / PAGE) * column] : -1;
   };
-  auto note = [&](Row row, u32 slot) {
+  auto note = [&](u32 start, i64 page, u32 slot) {
     if (threadIdx.x >= BN) return;
-    rows_of_tile[slot][0][threadIdx.x] = row.key;
-    rows_of_tile[slot][1][threadIdx.x] = row.value;
+    const u64 block = (u64)page, in_page = (start + threadIdx.x) % PAGE;
+    const bool exists = block < pool_blocks;
+    rows_of_tile[slot][0][threadIdx.x] = exists ? k + (block * k_page + in_page * sk.query) : (const T*)0;
+    rows_of_tile[slot][1][threadIdx.x] = exists ? v + (block * v_page + in_page * sv.query) : (const T*)0;
   };
-  EACH_TILE(s, STAGES) note(look_up(low + s * BN), s);
+  i64 first_pages[STAGES];
+  EACH_TILE(s, STAGES) first_pages[s] = page_of_key(low + s * BN);
+  EACH_TILE(s, STAGES) note(low + s * BN, first_pages[s], s);
   __syncthreads();
 #endif
   // With pages, `slot` has the addresses of the rows.
@@ -383,7 +389,7 @@ pub const LOOP: &str = r#"#if WARPGROUPS
       if (STAGES == 1) __syncthreads();
     }
 #if PAGED
-    Row next = look_up(start + STAGES * BN);
+    const i64 next = page_of_key(start + STAGES * BN);
 #endif
     Keys tile_k = {tiles + stage * (Keys::SIZE + Values::SIZE)};
     Values tile_v = {tile_k.at + Keys::SIZE};
@@ -413,7 +419,7 @@ pub const LOOP: &str = r#"#if WARPGROUPS
 #if PAGED
     // The other slot may still be read.
     slot = 1 - slot;
-    note(next, slot);
+    note(start + STAGES * BN, next, slot);
 #endif
   }
 #endif

@@ -3,7 +3,7 @@
 use super::cost::WAIT;
 use super::shape::Shape;
 use super::wide_text::VALUE_SLICE;
-use crate::ops::kernels::occupancy::{BANDWIDTH, LARGEST_CLUSTER, UNITS, WARP};
+use crate::ops::kernels::occupancy::{BANDWIDTH, LARGEST_CLUSTER, RESERVED_SHARED, UNIT_SHARED, UNITS, WARP};
 
 /// Threads of a block with fewer than [`MANY_ROWS`] rows: four warps of 32 threads, or two of 64. A block with
 /// [`MANY_ROWS`] rows has twice as many.
@@ -13,7 +13,7 @@ pub const THREADS: u64 = 128;
 pub const MANY_ROWS: u64 = 128;
 
 /// Maximum number of blocks that share the keys of a row.
-pub const MAX_SPLITS: u64 = 256;
+const MAX_SPLITS: u64 = 256;
 
 /// Number of tiles of keys and values that shared memory holds on devices with asynchronous loads: one is multiplied
 /// while the others are loaded.
@@ -30,7 +30,7 @@ const MAX_RESIDENT: u64 = 4;
 pub const SMALL_ROWS: u64 = 32;
 
 /// Bytes of keys and values that the blocks of a compute unit load at the same time, so that they read as fast as the memory provides:
-/// blocks with at most [`SMALL_ROWS`] rows have one tile each in flight. Narrow heads have small tiles, and need more blocks.
+/// blocks with at most [`SMALL_ROWS`] rows have one tile each in flight. As many blocks as come closest to it share the keys.
 const IN_FLIGHT: u64 = 64 << 10;
 
 /// Largest head dimension for which an SM holds two blocks with [`MANY_ROWS`] rows and `wgmma`: a thread then has 32 scores and 32 sums,
@@ -106,14 +106,22 @@ impl Tiles {
         if self.wide || self.rows == MANY_ROWS { 2 * THREADS } else { THREADS }
     }
 
-    /// Number of blocks that a compute unit holds at the same time.
+    /// Number of blocks that a compute unit holds at the same time: for few rows, as many as its shared memory has room for.
+    pub fn held(&self) -> u64 {
+        match self.rows <= SMALL_ROWS && !self.wide {
+            true => (UNIT_SHARED / (self.shared() + RESERVED_SHARED)).clamp(self.resident(), MAX_RESIDENT),
+            false => self.resident(),
+        }
+    }
+
+    /// Number of blocks of a compute unit for which the grid is made: as many as it holds, and for few rows as many as load enough bytes.
     pub fn resident(&self) -> u64 {
         let is_narrow = self.width.max(self.value_width) <= NARROW;
         match self.rows {
             rows if self.wide || (rows == MANY_ROWS && !is_narrow) => 1,
             0..=SMALL_ROWS => {
                 let of_tile = 2 * self.keys[1] * (self.width + self.value_width);
-                (IN_FLIGHT / of_tile).clamp(RESIDENT, MAX_RESIDENT)
+                ((IN_FLIGHT + of_tile / 2) / of_tile).clamp(RESIDENT, MAX_RESIDENT)
             }
             _ => RESIDENT,
         }
@@ -203,16 +211,26 @@ impl Tiles {
 
     /// Returns the number of blocks that share the keys of a row, up to `most`, and the blocks of a cluster. Blocks process whole tiles.
     /// Blocks of one cluster merge their results without another kernel. More blocks than a cluster holds have fewer tiles each, and a
-    /// merging kernel follows, so that they form no clusters. `part` is the size in bytes of the sums of all rows over one part of the keys.
-    pub fn divided(&self, keys: u64, most: u64, part: f64) -> (u64, u64) {
-        let largest = most.min(LARGEST_CLUSTER);
+    /// merging kernel follows, so that they form no clusters. `blocks` is the number of blocks if none share keys, and `part` the size in
+    /// bytes of the sums of all rows over one part of the keys.
+    ///
+    /// Blocks that the device holds at once share keys until they load enough bytes at the same time. More blocks take several waves. The last
+    /// one takes as long as the others, however few blocks it has; with more parts, each wave is shorter.
+    pub fn divided(&self, keys: u64, blocks: u64, most: u64, part: f64) -> (u64, u64) {
+        let (wanted, places) = (UNITS * self.resident(), UNITS * self.held());
+        let is_few = self.rows <= SMALL_ROWS;
+        let of_a_wave = if is_few && blocks > places { most } else { most.min(wanted / blocks) };
+        let most = of_a_wave.clamp(1, MAX_SPLITS);
+        let largest = (wanted / blocks).clamp(1, LARGEST_CLUSTER).min(most);
         let all = keys.div_ceil(self.keys[1]).max(1);
         let flops = 2 * self.rows * self.keys[1] * (self.width + self.value_width);
         let of_tile = (flops as f64 / OPERATIONS).max(SMALL_TILE_WAITS * WAIT);
         let joins = |splits: u64| splits <= largest && all.div_ceil(splits) <= TILES_IN_CLUSTERS;
         let time = |splits: u64| {
+            let waves = (blocks * splits).div_ceil(places) as f64;
+            let of_wave = (self.waited(all.div_ceil(splits) as f64) + EDGE as f64) * of_tile;
             let merging = MERGE + 2.0 * splits as f64 * part / BANDWIDTH;
-            self.waited(all.div_ceil(splits) as f64) * of_tile + if joins(splits) { 0.0 } else { merging }
+            waves * of_wave + if splits == 1 || joins(splits) { 0.0 } else { merging }
         };
         let numbers = largest..=most;
         let fastest = numbers.min_by(|&one, &other| time(one).total_cmp(&time(other))).unwrap_or(1);
@@ -275,25 +293,37 @@ mod tests {
     #[test]
     fn blocks_of_single_queries_have_enough_bytes_in_flight() {
         let resident = |size| tiles_of_single_queries(size).resident();
-        assert_eq!([64, 80, 96, 128, 256].map(resident), [4, 3, 2, 2, 2]);
+        assert_eq!([64, 80, 96, 128, 256].map(resident), [4, 3, 3, 2, 2]);
     }
 
     #[test]
     fn blocks_form_a_cluster_or_another_kernel_merges_their_results() {
         let tiles = tiles_of_single_queries(128);
-        let divided = |keys: u64, most: u64| tiles.divided(keys * 64, most, 512.0);
-        assert_eq!(divided(8, 1), (1, 1));
-        assert_eq!(divided(8, 4), (4, 4));
+        // An SM has two blocks that load at the same time.
+        let divided = |keys: u64, blocks: u64| tiles.divided(keys * 64, blocks, keys, 512.0);
+        assert_eq!(divided(8, 264), (1, 1));
+        assert_eq!(divided(8, 66), (4, 4));
         // A cluster of eight has four tiles each, and no other kernel follows.
-        assert_eq!(divided(32, 32), (8, 8));
+        assert_eq!(divided(32, 8), (8, 8));
         // A merging kernel takes less time than the six tiles that each of 32 blocks saves beside a cluster of eight.
-        assert_eq!(divided(64, 33), (32, 1));
+        assert_eq!(divided(64, 8), (32, 1));
         // Blocks with more than 16 tiles form no cluster.
-        assert_eq!(divided(800, 4), (4, 1));
+        assert_eq!(divided(800, 66), (4, 1));
         // Blocks with one tile each would take as long as those with two, which they load together.
-        assert_eq!(divided(60, 60), (30, 1));
-        assert_eq!(Tiles { warpgroups: true, ..tiles_of_single_queries(128) }.divided(60 * 64, 60, 512.0), (60, 1));
+        assert_eq!(divided(60, 4), (30, 1));
+        assert_eq!(Tiles { warpgroups: true, ..tiles_of_single_queries(128) }.divided(60 * 64, 4, 60, 512.0), (60, 1));
         // The results of many rows take longer to merge than the tiles of a cluster.
-        assert_eq!(tiles.divided(64 * 64, 33, 1e6), (8, 8));
+        assert_eq!(tiles.divided(64 * 64, 8, 64, 1e6), (8, 8));
+    }
+
+    #[test]
+    fn blocks_of_several_waves_share_keys_if_the_last_wave_is_nearly_empty() {
+        let tiles = tiles_of_single_queries(128);
+        let places = UNITS * tiles.held();
+        assert_eq!(tiles.divided(64 * 64, places, 64, 512.0), (1, 1));
+        let (splits, cluster) = tiles.divided(64 * 64, places + 1, 64, 512.0);
+        assert!(splits > 1 && cluster == 1, "{splits} parts");
+        // Short waves end so soon that merging would take longer.
+        assert_eq!(tiles.divided(2 * 64, places + 1, 2, 512.0), (1, 1));
     }
 }
