@@ -253,7 +253,9 @@ impl RowSplit {
             several: if is_long { 1 } else { several },
             chunks: 1,
             whole: !is_long,
-            staged: is_short && count * length * size > MERGED_BYTES && tensors.iter().all(|tensor| is_stageable(tensor)),
+            staged: is_short
+                && count * length * size > MERGED_BYTES
+                && tensors.iter().all(|tensor| is_stageable(tensor)),
             rows,
         };
         if has_chunks {
