@@ -11,8 +11,7 @@ use crate::base::{DType, Dims};
 use crate::ops::layout::{collapse, halves};
 use crate::ops::{Arg, Cost, Geometry, Launch, Spec, Tensor, Traffic};
 
-/// Number of bytes per thread below which a thread gets several rows, if there are enough threads: fewer bytes mean too
-/// few loads in flight.
+/// Number of bytes per thread below which a thread gets several rows, if [`BUSY_BLOCKS`] remain: fewer bytes mean too few loads in flight.
 const THREAD_BYTES: u64 = 16;
 
 /// Maximum number of loads of a thread whose row has fewer threads than a warp: an SM looks up a cache line of each row and load in a cycle,
@@ -43,9 +42,12 @@ const MIN_SHIFTED: u64 = 512;
 /// bytes take twice the instructions of 8; in pieces, most packs are whole.
 const SHIFTED_BYTES: [u64; 2] = [8, 16];
 
-/// Size of a row in bytes below which rows are staged in shared memory, if they fill the device and no packs of 16
-/// bytes divide them. Otherwise, each store of a warp would write parts of many sectors.
+/// Size of a row in bytes below which rows are staged in shared memory if no packs of 16 bytes divide them. Otherwise, each store of a warp
+/// would write parts of many sectors.
 const STAGED_BYTES: u64 = 64;
+/// Size in bytes of an output up to which SMs merge stores to parts of sectors, so that rows are not staged: 17 KiB for each SM are fast on
+/// an H200, and 20 KiB take three times as long (docs/measurements/2026-11-29-narrow-rows.md).
+const MERGED_BYTES: u64 = UNITS * (18 << 10);
 
 /// Maximum length of a row in elements for which a position plus a pack fits a signed 32-bit number.
 const MAX_SHIFTED: u64 = 1 << 30;
@@ -251,7 +253,7 @@ impl RowSplit {
             }
             true => (PIECE_THREADS, most / pack),
         };
-        let several = (THREAD_BYTES / (packs * pack * size)).min(count * threads / room).max(1);
+        let several = (THREAD_BYTES / (packs * pack * size)).min(count * threads / (BUSY_BLOCKS * ROWS_BLOCK)).max(1);
         let is_short = pack * size < 16 && (pack + 1..STAGED_BYTES / size).contains(&length);
         let mut split = RowSplit {
             pack,
@@ -261,7 +263,9 @@ impl RowSplit {
             several: if is_long { 1 } else { several },
             chunks: 1,
             whole: !is_long,
-            staged: is_short && count * threads >= room && tensors.iter().all(|tensor| is_stageable(tensor)),
+            staged: is_short
+                && count * length * size > MERGED_BYTES
+                && tensors.iter().all(|tensor| is_stageable(tensor)),
             rows,
         };
         if has_chunks {

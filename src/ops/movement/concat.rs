@@ -314,12 +314,17 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// Returns the division. `None` if rows are long, or too few for a tile on each SM; if rows of each input are whole
-    /// packs; or if the tensors are not flat.
+    /// Returns the division. `None` if rows are long; if they are too few for a tile on each SM, unless packs would be written otherwise and a
+    /// thread has at most one of a tile; if rows of each input are whole packs; or if the tensors are not flat.
     fn of(spec: &Spec) -> Option<Tiles> {
         let (all, row) = rows(spec);
         let size = spec.outputs[0].dtype.size();
-        if all.div_ceil(ROWS) < UNITS || row == 0 || row * size * ROWS > TILE || !is_flat(spec) || is_whole(spec, 16) {
+        if row == 0 || row * size * ROWS > TILE || !is_flat(spec) || is_whole(spec, 16) {
+            return None;
+        }
+        // A thread that writes packs loads the parts of short rows one after the other, but those of a tile at once.
+        let is_loaded_at_once = row * size * ROWS <= 16 * u64::from(BLOCK);
+        if all.div_ceil(ROWS) < UNITS && !(is_loaded_at_once && is_in_packs(spec)) {
             return None;
         }
         let fitting = TILE / (row * size) / ROWS;

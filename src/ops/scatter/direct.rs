@@ -46,7 +46,7 @@ const PER_WARP: u64 = 100;
 const BITS: u64 = 64;
 
 /// Maximum number of words that a warp reads at once.
-const MAX_EACH: u64 = 8;
+const MAX_EACH: u64 = 16;
 
 /// Maximum number of sums that the warps of a block leave in shared memory.
 const MAX_SUMS: u64 = 4096;
@@ -134,6 +134,12 @@ impl Direct {
         self.count.div_ceil(WARP * self.segments)
     }
 
+    /// Number of words that a warp reads at once: the same number in each round, since it examines all of them.
+    fn each(&self) -> u64 {
+        let rounds = self.steps().div_ceil((BITS / self.lanes).min(MAX_EACH));
+        self.steps().div_ceil(rounds.max(1)).max(1)
+    }
+
     /// Number of threads of a block, at least those of a wavefront of 64. Few warps are divided among the SMs.
     fn threads(&self) -> u64 {
         let of_unit = 1 << (self.items().saturating_mul(self.segments) / UNITS).max(1).ilog2();
@@ -145,17 +151,17 @@ impl Direct {
     }
 
     pub fn launch_costs(&self, spec: &Spec) -> Vec<Cost> {
-        let rounds = self.steps().div_ceil((BITS / self.lanes).min(MAX_EACH));
-        // A thread reads the terms of a round behind its indices.
-        let of_warp = self.count.div_ceil(self.rows * self.segments).max(1);
-        let batches = of_warp.min(rounds).max((of_warp * self.lanes / WARP).div_ceil(AHEAD));
+        let rounds = self.steps().div_ceil(self.each());
+        let of_warp = self.count.div_ceil(self.rows * self.segments);
+        let batches = (of_warp * self.lanes / WARP).div_ceil(AHEAD);
         let kernel = Cost {
             instructions: (self.instructions() * WARP) as f64,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
             blocks: self.blocks(),
             share: crate::ops::kernels::occupancy::share(self.threads()),
-            waits: (rounds - 1 + batches) as f64,
+            // The indices of the next round are on their way while a thread waits for terms.
+            waits: rounds.max(batches) as f64,
             // The groups of a warp add their sums, and then the warps of a block.
             exchanges: if self.segments > 1 { 2.0 } else { 1.0 },
             ..Cost::default()
@@ -173,7 +179,7 @@ impl Direct {
             self.chunks,
             self.segments,
             self.threads() / WARP,
-            (BITS / self.lanes).min(MAX_EACH),
+            self.each(),
             self.rows,
             columns.text_of_packs(self.pack, self.ragged),
             self.threads(),
@@ -224,22 +230,26 @@ const SEARCH: &str = r#"  const u32 lane32 = threadIdx.x % 32, warp = threadIdx.
   const i64 column = (i64)(chunk * LANES + lane) * V - (makes ? LEAD(y + row * sy) : 0);
   const bool is_inside = makes && column < (i64)n;
   C sum[V] = {};
-  for (u32 step = 0; step < all; step += 32 * SEGMENTS * EACH) {
-    const u32 base = step + 32 * segment;
-    Index index[EACH];
+  const u32 ROUND = 32 * SEGMENTS * EACH;
+  Index index[EACH];
+  auto position_of = [&](u32 step, u32 e) { return step + 32 * (segment + SEGMENTS * e) + lane32; };
+  auto read = [&](u32 step) {
 #pragma unroll
-    for (u32 e = 0; e < EACH; e++) {
-      const u32 p = base + 32 * SEGMENTS * e + lane32;
-      index[e] = p < all ? INDEX(p) : (Index)-1;
-    }
+    for (u32 e = 0; e < EACH; e++) index[e] = position_of(step, e) < all ? INDEX(position_of(step, e)) : (Index)-1;
+  };
+  read(0);
+  for (u32 step = 0; step < all; step += ROUND) {
+    const u32 base = step + 32 * segment;
     // The votes of the group's positions: LANES bits for each word.
     u64 bits = 0;
 #pragma unroll
     for (u32 e = 0; e < EACH; e++) {
-      const u32 votes = votes32(makes && (i64)index[e] == row);
-      const u32 own = LANES == 32 ? votes : votes >> group * LANES & ((1u << LANES % 32) - 1);
+      const bool is_own = makes && index[e] == (Index)owner;
+      const u32 own = LANES == 1 ? is_own : LANES == 32 ? votes32(is_own) : votes32(is_own) >> group * LANES & ((1u << LANES % 32) - 1);
       bits |= (u64)own << e * LANES;
     }
+    // The next indices are on their way while the thread waits for terms.
+    if (all - step > ROUND) read(step + ROUND);
     while (bits != 0 && is_inside) {
       Raw raw[AHEAD];
       C weight[AHEAD];

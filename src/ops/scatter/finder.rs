@@ -8,12 +8,17 @@ use super::search::Search;
 use super::spread::Spread;
 use super::sweep::Sweep;
 use super::*;
+use crate::ops::kernels::occupancy::LINE;
 use crate::ops::movement::gather::Columns;
 
 /// Maximum number of indices of which a block lists all terms.
 const FEW: u64 = 256;
 /// Number of indices above which lists in memory take long, since a popular row has a long list.
 const MANY: u64 = 1 << 16;
+
+/// Minimum size in bytes of rows whose positions are sorted: the packs of half a warp, or a cache line if there are more than [`MANY`] indices.
+/// For shorter rows, sorting moves more bytes than adding.
+const WIDE: [u64; 2] = [256, LINE];
 
 /// Time of a [`Sweep`] beside that of a [`Direct`] with few terms, in the times that a thread of the latter takes to read terms of a popular
 /// row; and that of reading them once in a `Sweep`, which adds them in shared memory.
@@ -54,13 +59,14 @@ impl Finder {
             let last = (!sparse).then_some(Finder::Last);
             return search.map(Finder::Search).or(last).unwrap_or_else(|| Finder::Sort(RowSort::of(count, rows)));
         }
-        let runs = Runs::of(spec, columns, sparse);
+        let row = columns.length * x.dtype.size();
+        let runs = Runs::of(spec, columns, sparse).filter(|_| row >= WIDE[usize::from(count > MANY)]);
         // Whether the operation moves this many times as many bytes as memory does in the time of the launches that sort positions.
         let moves = |times: u64| runs.is_some_and(|runs| x.bytes() + y.bytes() >= times * runs.bytes_of_launches());
         // Blocks that search many indices for terms spend as much time on them, and several waves even more.
         let clears_meanwhile = runs.is_some_and(|runs| runs.clears_meanwhile());
         let clears = count > FEW && clears_meanwhile;
-        let is_deep = search.is_some_and(|search| search.is_one_wave() && !search.reads_at_once());
+        let is_deep = row >= WIDE[0] && search.is_some_and(|search| search.is_one_wave() && !search.reads_at_once());
         // A search whose blocks do not clear their own rows writes zeros in packs of any alignment, as warps with one row each do.
         let never_clears = search.is_some_and(|search| !search.clears());
         let instead_of_direct = moves(2) && clears_meanwhile && never_clears;
@@ -143,6 +149,9 @@ mod tests {
         // Wide rows that indices name by Zipf's law.
         assert!(matches!(finder(DType::BF16, 3423, 4472, 12888), Finder::Runs(_)));
         assert!(matches!(finder(DType::F32, 87_196, 125, 4096), Finder::Runs(_)));
+        assert!(matches!(finder(DType::BF16, 278_146, 120, 4096), Finder::Runs(_)));
+        // Even narrower rows, for which sorting takes longer than adding.
+        assert!(matches!(finder(DType::F32, 500_000, 16, 20_000), Finder::Buckets(_)));
         // A kernel sets most rows of any alignment to zero in whole packs.
         assert!(matches!(finder(DType::F16, 87, 283, 71_113), Finder::Runs(_)));
     }

@@ -27,9 +27,6 @@ const SUMS: u64 = 24 << 10;
 /// Number of bytes that memory moves in the time of a launch.
 const LAUNCH_BYTES: u64 = 5 << 20;
 
-/// Minimum size in bytes of rows: the packs of half a warp.
-const WIDE: u64 = 256;
-
 /// Number of terms that a thread reads at once.
 const AHEAD: u64 = 4;
 
@@ -78,8 +75,8 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Returns the division; `None` if rows are short, if rows or positions need more than 31 bits, or if the sums of a block do not fit shared
-    /// memory. `clears` means that most rows of a contiguous output have no term.
+    /// Returns the division; `None` if rows or positions need more than 31 bits, or if the sums of a block do not fit shared memory. `clears`
+    /// means that most rows of a contiguous output have no term.
     pub fn of(spec: &Spec, columns: &Columns, clears: bool) -> Option<Runs> {
         let (rows, count) = (spec.outputs[0].dims[0].max(1), spec.inputs[1].elements());
         let (pack, ragged) = columns.packs(spec.inputs[0].dtype);
@@ -96,9 +93,8 @@ impl Runs {
         let windows = count.div_ceil(groups * each).max(1);
         let sort = RowSort::of(count, rows);
         let runs = Runs { sort, ragged, pack, lanes, chunks, each, windows, zeroing, clears, rows, count };
-        let is_wide = columns.length * spec.inputs[0].dtype.size() >= WIDE;
         let sums = u64::from(BLOCK) * pack * scatter_type(spec).size();
-        (is_wide && rows < 1 << 31 && count < 1 << 31 && sums <= SUMS).then_some(runs)
+        (rows < 1 << 31 && count < 1 << 31 && sums <= SUMS).then_some(runs)
     }
 
     /// Number of bytes that memory moves in the time of the launches.
