@@ -207,7 +207,7 @@ impl Operation for RowSums {
         let levels = expression.map_or(0, |one| levels(one, count(spec)).len()) as f64;
         cost.exchanges = if partition.sharing.threads > WARP { levels } else { 0.0 };
         cost.cluster_handoffs = if partition.cluster > 1 { levels } else { 0.0 };
-        if self.of_channels {
+        if *self == RowSums::Channels {
             cost.conflicts = PER_LINE * lines(spec);
         }
         cost
