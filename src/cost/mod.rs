@@ -17,8 +17,8 @@ use crate::base::Space;
 use crate::config::Profile;
 use crate::ops::{self, Arithmetic, Cost, Direction, Hold, Launch, Spec, Traffic};
 
-pub use emulated::OccupiedLinks;
 use blocks::{Grid, issue_time, wave_time};
+pub use emulated::OccupiedLinks;
 pub use exchange::{Load, Path, exchange, link_rate, loads, receiver_load, sender_load};
 pub use ideal::{Ideal, LinkTimes, Resource};
 pub use peer::peer;

@@ -235,7 +235,11 @@ impl Call<'_> {
         let softcap = self.attrs.number(SOFTCAP);
         if softcap != 0.0 && !(1e-3..=1e6).contains(&softcap) {
             let why = format!("{softcap} is not a bound from 0.001 to 1000000");
-            return Err(self.bad_option(SOFTCAP, why, "write the model's bound of scores: `softcap: 50`; or remove it"));
+            return Err(self.bad_option(
+                SOFTCAP,
+                why,
+                "write the model's bound of scores: `softcap: 50`; or remove it",
+            ));
         }
         if self.attrs.int("window") > 0 && !self.attrs.bool("causal") {
             let why = "only causal queries have a window".to_owned();

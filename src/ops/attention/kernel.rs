@@ -405,7 +405,8 @@ impl ForwardPartition {
             5 + if self.shape.page.is_some() { 2 } else { u64::from(has_bias) },
             self.together,
             self.shape.causal,
-            bias_text::definitions(spec, if self.is_wide() { 0 } else { bias_pack(spec) }) + &softcap_text::definitions(spec),
+            bias_text::definitions(spec, if self.is_wide() { 0 } else { bias_pack(spec) })
+                + &softcap_text::definitions(spec),
         )
     }
 

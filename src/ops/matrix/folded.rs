@@ -17,17 +17,15 @@ pub fn folded(spec: &Spec) -> Cow<'_, Spec> {
     let rows = collapse(c.dims.part(..rank - 1), &[of_a, of_c]);
     // Rows that overlap are no matrix of the library.
     let is_matrix = |tensor: &Tensor, strides: &Dims| strides.last().is_some_and(|&row| row >= tensor.dims[rank - 1]);
-    if rows.dims.len() == rank - 1 || ![a, c].into_iter().zip(&rows.strides).all(|(tensor, rows)| is_matrix(tensor, rows)) {
+    if rows.dims.len() == rank - 1
+        || ![a, c].into_iter().zip(&rows.strides).all(|(tensor, rows)| is_matrix(tensor, rows))
+    {
         return Cow::Borrowed(spec);
     }
     let with_rows = |tensor: &Tensor, strides: &Dims| {
         let columns = [tensor.dims[rank - 1], tensor.strides[rank - 1]];
         let [dims, strides] = [&rows.dims, strides].map(|given| given.iter().copied());
-        Tensor {
-            dims: dims.chain([columns[0]]).collect(),
-            strides: strides.chain([columns[1]]).collect(),
-            ..*tensor
-        }
+        Tensor { dims: dims.chain([columns[0]]).collect(), strides: strides.chain([columns[1]]).collect(), ..*tensor }
     };
     let (a, c) = (with_rows(a, &rows.strides[0]), with_rows(c, &rows.strides[1]));
     let mut inputs = spec.inputs.clone();
@@ -70,7 +68,10 @@ mod tests {
             let given = Spec::of_use("gemm", &[], vec![a, b], &[Some(c)]).expect("a product");
             let found = folded(&given);
             for (before, after) in [(given.inputs[0], found.inputs[0]), (given.outputs[0], found.outputs[0])] {
-                assert!(offsets(before.dims, before.strides).eq(offsets(after.dims, after.strides)), "{before:?}, {after:?}");
+                assert!(
+                    offsets(before.dims, before.strides).eq(offsets(after.dims, after.strides)),
+                    "{before:?}, {after:?}"
+                );
             }
             merged += usize::from(found.outputs[0].dims.len() < rank);
         }
