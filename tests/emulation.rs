@@ -32,12 +32,11 @@ fn times(ranks: &[(Program, Plan)], backend: &dyn Backend, mode: LaunchMode) -> 
     let options = schedule::ScheduleOptions::default();
     let place = |(program, plan): &(Program, Plan)| schedule::place(program, plan, backend.topology(), &options);
     let schedules: Vec<_> = ranks.iter().map(place).collect();
-    let of_rank = |((program, plan), schedule)| RankSchedule {
-        number: program.rank,
-        ..RankSchedule::new(program, plan, schedule)
-    };
-    let ranks: Vec<RankSchedule> = ranks.iter().zip(&schedules).map(of_rank).collect();
-    let open = exec::prepare_ranks(&ranks, backend, &common::exec_options());
+    let mut of_ranks = Vec::new();
+    for ((program, plan), schedule) in ranks.iter().zip(&schedules) {
+        of_ranks.push(RankSchedule { number: program.rank, ..RankSchedule::new(program, plan, schedule) });
+    }
+    let open = exec::prepare_ranks(&of_ranks, backend, &common::exec_options());
     let mut open = open.unwrap_or_else(|error| panic!("{error}"));
     open.capture(&Control::default()).unwrap_or_else(|error| panic!("{error}"));
     let samples = open.iterate(mode, 1, 3, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
