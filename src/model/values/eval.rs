@@ -306,6 +306,9 @@ impl Analyzer<'_> {
                      or a `draw`",
                 ),
                 "a whole number" if matches!(found, Value::Whole) => Some("write each size: `f32[4, 8]`"),
+                "a whole number" if matches!(found, Value::Number(number) if number.dimension == Dimension::BYTES) => {
+                    Some("divide it by the size of an element, `size / sizeof(f32)`, or by `1B` for a number of bytes")
+                }
                 "a whole number" | "an index: a whole number" if matches!(found, Value::Number(_)) => {
                     Some("divide it by a unit for a plain number: `size / 1B`, `time / 1us`")
                 }
