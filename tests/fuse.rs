@@ -137,7 +137,8 @@ fn chains_that_stay_apart_say_why() {
         ("on s { h: cast(x, to: f64) g: map(h + 1.5 -> y) }", "h -> g at t.aorta:6:38: they compute in f64 and f32"),
         (
             "on s { p: gemm(x, w) g: map(tanh(p) -> y) }",
-            "p -> g at t.aorta:6:32: no library computes this with a product",
+            "p -> g at t.aorta:6:32: a product takes only a bias, `relu`, `gelu`, `gelu_tanh` or `silu`, and a sum with \
+             its output",
         ),
         (
             "on s { h: map(x * 2 -> x) g: map(x[0..32] + 1 -> y[0..32]) }",

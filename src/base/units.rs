@@ -238,14 +238,25 @@ impl Dimension {
             (-1, 0, 0) => "a rate (1/s)".to_owned(),
             (-1, 1, 0) => "a rate in bytes per second".to_owned(),
             (-1, 0, 1) => "a rate in operations per second".to_owned(),
-            (time, bytes, flops) => {
-                let powers: Vec<String> = [("ns", time), ("B", bytes), ("FLOP", flops)]
-                    .into_iter()
-                    .filter(|(_, power)| *power != 0)
-                    .map(|(name, power)| format!("{name}^{power}"))
-                    .collect();
-                format!("a number in {}", powers.join(" "))
-            }
+            _ => format!("a number in {}", self.base_units()),
+        }
+    }
+
+    /// The base units of this dimension, such as `FLOP/B` or `ns^2`.
+    fn base_units(self) -> String {
+        let powers = |sign: i16| -> Vec<String> {
+            [("ns", self.time), ("B", self.bytes), ("FLOP", self.flops)]
+                .into_iter()
+                .map(|(name, power)| (name, sign * i16::from(power)))
+                .filter(|(_, power)| *power > 0)
+                .map(|(name, power)| if power == 1 { name.to_owned() } else { format!("{name}^{power}") })
+                .collect()
+        };
+        let (over, under) = (powers(1).join(" "), powers(-1).join("/"));
+        match (over.is_empty(), under.is_empty()) {
+            (_, true) => over,
+            (true, false) => format!("1/{under}"),
+            (false, false) => format!("{over}/{under}"),
         }
     }
 
@@ -272,7 +283,7 @@ impl Dimension {
             (-1, 0, 0) => Rate(value * 1e9, "/s").to_string(),
             (-1, 1, 0) => Rate(value * 1e9, "B/s").to_string(),
             (-1, 0, 1) => Rate(value * 1e9, "FLOP/s").to_string(),
-            _ => format!("{} ({})", plain(value), self.describe()),
+            _ => format!("{} {}", plain(value), self.base_units()),
         }
     }
 

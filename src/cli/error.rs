@@ -109,7 +109,7 @@ pub enum InputError {
     #[diagnostic(code(aorta::cli::no_variable), help("write `--env CUDA_DEVICE_MAX_CONNECTIONS=32`"))]
     NoVariable { given: String },
 
-    #[error("a simulated device cannot have `{name}={value}`")]
+    #[error("a simulated device has 1 to 32 hardware queues, not `{name}={value}`")]
     #[diagnostic(
         code(aorta::cli::queues),
         help("write a number of hardware queues from 1 to 32, or unset the variable")

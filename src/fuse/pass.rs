@@ -272,7 +272,7 @@ impl FusionPass<'_> {
             return Err(Obstacle::Overwritten(program.view_text(outputs[place])));
         }
         if !inputs.ends_with(&outputs[..updated]) {
-            return Err(Obstacle::NotFused(NotFused::Library));
+            return Err(Obstacle::NotFused(NotFused::Epilogue));
         }
         self.counted_alike(members)?;
         let (members, joined) = (members.to_vec(), Some(Arc::new(spec)));

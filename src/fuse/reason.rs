@@ -75,5 +75,8 @@ fn apart_text(apart: NotFused) -> String {
         NotFused::Large => "one kernel would have too many inputs, outputs or steps".to_owned(),
         NotFused::Rows => "its rows are few and so long that several blocks share one".to_owned(),
         NotFused::Library => "no library computes this with a product".to_owned(),
+        NotFused::Epilogue => {
+            "a product takes only a bias, `relu`, `gelu`, `gelu_tanh` or `silu`, and a sum with its output".to_owned()
+        }
     }
 }

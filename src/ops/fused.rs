@@ -27,6 +27,8 @@ pub enum NotFused {
     Large,
     /// No library computes this as part of a matrix product.
     Library,
+    /// No option of a matrix product expresses the operation behind it.
+    Epilogue,
     /// Rows are few and so long that several blocks share one, which the fused kernel does not support.
     Rows,
 }
@@ -230,7 +232,7 @@ fn product(related: &Related) -> Option<Result<Joined, NotFused>> {
         return None;
     }
     if first.attrs.word("epilogue") != "none" || second.outputs.len() != 1 {
-        return Some(Err(NotFused::Library));
+        return Some(Err(NotFused::Epilogue));
     }
     let sum = &first.outputs[0];
     if range(sum.dtype).is_some() || sum.dtype.is_float8() {
@@ -250,19 +252,19 @@ fn product(related: &Related) -> Option<Result<Joined, NotFused>> {
             bias = true;
             inputs.push(PairOperand::Second(input));
         } else {
-            return Some(Err(NotFused::Library));
+            return Some(Err(NotFused::Epilogue));
         }
     }
     let accumulates = last.is_some();
     inputs.extend(last);
     let name = match matrix::epilogue_of(&map.expression, second.inputs.len()) {
         Some(name) => name,
-        None => return Some(Err(NotFused::Library)),
+        None => return Some(Err(NotFused::Epilogue)),
     };
     let attrs = first.attrs.with("epilogue", Attr::Word(name)).with("accumulate", Attr::Bool(accumulates));
     let joined = related.joined(first.operation, attrs, None, inputs, vec![PairOperand::Second(0)]);
     let gains = |joined: &Joined| traffic(&joined.spec) < traffic(first) + traffic(second);
-    Some(joined.filter(gains).ok_or(NotFused::Library))
+    Some(joined.filter(gains).ok_or(NotFused::Epilogue))
 }
 
 /// Fuses a transpose into a matrix product that reads its result; `None` for other operations.

@@ -71,13 +71,13 @@ pub enum PlanError {
         calls: Vec<LabeledSpan>,
     },
 
-    #[error("rank {rank} waits for rank {other}, which never {verb}")]
+    #[error("rank {rank} waits for rank {other}, which {verb}")]
     #[diagnostic(code(aorta::plan::unmatched), help("{help}"))]
     Unmatched {
         rank: u32,
         other: u32,
         call: String,
-        /// Verb for the call that the other rank would have to make.
+        /// Says how the other rank lacks the call.
         verb: &'static str,
         #[label("rank {rank}: {call}")]
         at: SourceSpan,

@@ -207,12 +207,13 @@ fn a_mistake_of_one_rank_is_reported_by_it() {
 #[test]
 fn ranks_that_would_run_something_else_are_named() {
     let sandbox = Sandbox::new();
-    sandbox.write("stairs.aorta", STAIRS);
+    sandbox.write("stairs.aorta", STAIRS.replace("buffer x: f32[64]", "param n = 64\nbuffer x: f32[n]"));
     sandbox.write("other.aorta", STAIRS.replace("+ 1", "+ 2"));
     let good = vec!["exec", "stairs.aorta", "--backend", "sim"];
     let cases = [
         (vec!["exec", "other.aorta", "--backend", "sim"], "another file"),
         (vec!["exec", "stairs.aorta", "--backend", "sim", "--sync", "end"], "other values of its parameters"),
+        (vec!["exec", "stairs.aorta", "--backend", "sim", "--set", "n=32"], "`n=32`"),
         (vec!["exec", "stairs.aorta", "--backend", "host"], "another backend"),
         (vec!["exec", "stairs.aorta", "--backend", "sim", "--launch", "graph"], "other settings"),
     ];

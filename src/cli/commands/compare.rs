@@ -36,7 +36,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "fast_p")]
     svg: Option<String>,
     /// Smallest difference that matters, 3% by default; `time=2%` applies to one metric, or to all of `time.…`
-    #[arg(long, value_name = "[METRIC=]SHARE")]
+    #[arg(long, value_name = "[METRIC=]SHARE", allow_hyphen_values = true)]
     threshold: Vec<String>,
     /// Compare only these metrics, such as `time` or `time.p50`
     #[arg(long, value_name = "METRIC", value_delimiter = ',')]
@@ -49,7 +49,7 @@ pub struct CompareArgs {
     fail_on: Vec<FailOnArg>,
     /// Relative standard deviation between runs of the same program, for a side with one run; 1.5% by default, 0.5% as
     /// a graph
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     between_runs: Option<String>,
     /// Compare operation by operation, also on the same device
     #[arg(long)]

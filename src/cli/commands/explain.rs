@@ -176,7 +176,9 @@ fn find(pages: &[DiagnosticPage], code: &str) -> Result<DiagnosticPage, InputErr
                 _ if ops::find(wanted).is_some() => format!("it is an operation: `aorta explain operation {wanted}`"),
                 _ if definitions::find(wanted).is_some() => format!("it is a metric: `aorta explain metric {wanted}`"),
                 Some(near) => format!("did you mean `{near}`?"),
-                None => "`aorta explain` without a code lists all of them".to_owned(),
+                None => {
+                    "`aorta explain` lists all codes and metrics, `aorta explain operation` all operations".to_owned()
+                }
             }))
         }
         several => {

@@ -320,6 +320,7 @@ fn instead(argument: &str, value: &str) -> Option<String> {
             "`--device` takes the number of a GPU, which `aorta devices` lists; \
              `--backend sim --config profile=h200` simulates one"
         }
+        "--rounds" if value.parse::<u32>().is_ok() => "`--rounds 16` is the default; 6 rounds are the fewest",
         _ if value.parse::<f64>().is_err() => return whole_number(argument),
         _ => return None,
     };

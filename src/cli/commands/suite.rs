@@ -136,12 +136,10 @@ fn check_values(suite: &SuiteFile, set: &[String]) -> Result<(), InputError> {
 
 /// Lists all shipped suites.
 fn list() -> Result<String, CliError> {
-    let mut text = String::new();
+    let mut suites = Vec::new();
     for name in SuiteFile::names() {
         let (name, suite) = SuiteFile::text(name)?;
-        let suite = SuiteFile::parse(name, suite)?;
-        let cases = counted(suite.expanded().len(), "case");
-        text += &format!("{name:12}  {cases:>9}  {}\n", suite.description);
+        suites.push((name.to_owned(), SuiteFile::parse(name, suite)?));
     }
     for file in project::here()?.map(|library| library.files).unwrap_or_default() {
         let name = file.display().to_string();
@@ -149,10 +147,14 @@ fn list() -> Result<String, CliError> {
             .ok()
             .filter(|text| name.ends_with(".ron") && SuiteFile::recognizes(text));
         if let Some(suite) = read.and_then(|text| SuiteFile::parse(&name, &text).ok()) {
-            let cases = counted(suite.expanded().len(), "case");
-            text +=
-                &format!("{:12}  {cases:>9}  {}\n", file.file_stem().unwrap_or_default().display(), suite.description);
+            suites.push((file.file_stem().unwrap_or_default().display().to_string(), suite));
         }
+    }
+    let width = suites.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (name, suite) in &suites {
+        let cases = counted(suite.expanded().len(), "case");
+        text += &format!("{name:width$}  {cases:>9}  {}\n", suite.description);
     }
     text += "\n`aorta suite NAME` runs one; a suite of your own is named by its path.\n";
     Ok(text)

@@ -84,8 +84,9 @@ impl Variables<'_> {
 
     fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, InputError> {
         let Some(text) = self.text(name) else { return Ok(None) };
+        let expected = if name == "MASTER_PORT" { "a port from 1 to 65535" } else { "a whole number" };
         let wrong = || InputError::Launcher {
-            why: format!("{name} is `{text}`, and a whole number is expected"),
+            why: format!("{name} is `{text}`, and {expected} is expected"),
             help: format!("a launcher sets it; `unset {name}` where none is meant"),
         };
         text.parse().map(Some).map_err(|_| wrong())

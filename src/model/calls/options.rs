@@ -1,8 +1,11 @@
 //! Evaluates and checks options of operations.
 
+use std::slice;
+
+use crate::base::SrcSpan;
 use crate::base::units::Dimension;
 use crate::ops::{Attr, Attrs, ElementCounts, Operation, OptionSpec, OptionType, Preset, usage};
-use crate::syntax::ast::{Call, Expr, Setting};
+use crate::syntax::ast::{Call, Expr, ExprKind, Setting};
 use crate::syntax::written;
 
 use crate::model::analyzer::Analyzer;
@@ -168,6 +171,9 @@ impl Analyzer<'_> {
                         Some("write a plain number, without a unit".to_owned())
                     }
                     OptionType::Number(dimension) => with_unit(dimension, plain),
+                    OptionType::Counts => {
+                        Some(format!("write a number of rows for each receiver, from 0: `{}: [2, 1]`", option.name))
+                    }
                     OptionType::Int(least, most) => match &value {
                         Value::Number(number) if plain => number
                             .whole()
@@ -176,9 +182,13 @@ impl Analyzer<'_> {
                     },
                     _ => None,
                 };
-                let found = value.describe(&self.names);
+                let (found, at) = match option.kind {
+                    OptionType::Counts => wrong_count(&value, expr),
+                    _ => (&value, expr.span),
+                };
+                let found = found.describe(&self.names);
                 let expected = format!("{} for `{}`", option.kind.describe(), option.name);
-                self.fail(ModelError::WrongType { expected, found, at: expr.span.into(), help })
+                self.fail(ModelError::WrongType { expected, found, at: at.into(), help })
             }
         }
     }
@@ -205,6 +215,17 @@ fn whole(items: &[Value]) -> Option<Vec<i64>> {
         _ => None,
     };
     items.iter().map(number).collect()
+}
+
+/// The innermost value of a list in brackets that is no count, and its location; the whole list if each item alone is one.
+fn wrong_count<'a>(value: &'a Value, expr: &Expr) -> (&'a Value, SrcSpan) {
+    if let (Value::List(items), ExprKind::List(exprs)) = (value, &expr.kind)
+        && items.len() == exprs.len()
+        && let Some((item, expr)) = items.iter().zip(exprs).find(|(item, _)| counts(slice::from_ref(item)).is_none())
+    {
+        return wrong_count(item, expr);
+    }
+    (value, expr.span)
 }
 
 /// Whole numbers from 0, in one list or in a list of lists.

@@ -44,7 +44,7 @@ impl Checker<'_> {
                         "an operation waits only for operations above it: move `{name}` up, or write `after prev({name})` \
                          to wait for the one of the iteration before"
                     ),
-                    NameRole::Operand | NameRole::Differentiated => {
+                    NameRole::Any | NameRole::Operand | NameRole::Differentiated => {
                         format!("an operation reads only results of operations above it: move `{name}` up")
                     }
                     _ => format!("`{name}` is a label: a label names an operation, and is no value"),

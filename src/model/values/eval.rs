@@ -306,9 +306,13 @@ impl Analyzer<'_> {
                      or a `draw`",
                 ),
                 "a whole number" if matches!(found, Value::Whole) => Some("write each size: `f32[4, 8]`"),
-                "a whole number" | "an index: a whole number" if matches!(found, Value::Number(_)) => {
-                    Some("divide it by a unit for a plain number: `size / 1B`, `time / 1us`")
+                "a whole number" | "an index: a whole number" if let Value::Number(number) = found => {
+                    Some(match number.dimension {
+                        Dimension::BYTES => "divide it by the size of an element: `size / sizeof(f32)`",
+                        _ => "divide it by a unit for a plain number: `size / 1B`, `time / 1us`",
+                    })
                 }
+                _ if expected.starts_with("one of ") => Some("write one of these words, without quotes"),
                 _ => None,
             };
             let named = match (expected, found) {
@@ -321,10 +325,9 @@ impl Analyzer<'_> {
                      buffers, which is stacked along a new first dimension",
                     self.first_label(*family)
                 )),
-                _ => None,
+                _ => found.parts_help(&self.names),
             };
-            let parts = found.parts_help(&self.names);
-            let help = unquoted(expected, found).or(named).or(parts).or(help.map(str::to_owned));
+            let help = unquoted(expected, found).or(named).or(help.map(str::to_owned));
             let (expected, found) = (expected.to_owned(), found.describe(&self.names));
             self.error(ModelError::WrongType { expected, found, at: span.into(), help });
         }

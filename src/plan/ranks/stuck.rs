@@ -185,7 +185,17 @@ fn unmatched(progress: &RankSimulation, wait: &Wait, last: Option<OperationRun>)
     let (rank, other) = (wait.side.0.rank, wait.for_rank);
     let call = progress.call(wait.side);
     let (group, stream) = place(progress, wait.side);
-    let elsewhere = last.is_none().then(|| transfer_with_another(progress, wait)).flatten();
+    let on_another_stream = on_another_stream(progress, wait);
+    let verb = match (call.kind, &on_another_stream) {
+        (CollectiveKind::Send, None) => "never receives it",
+        (CollectiveKind::Send, Some(_)) => "receives it on another stream",
+        (CollectiveKind::Recv, None) => "never sends it",
+        (CollectiveKind::Recv, Some(_)) => "sends it on another stream",
+        (_, None) => "never makes the same call",
+        (_, Some(_)) => "makes the same call on another stream",
+    };
+    let elsewhere =
+        on_another_stream.or_else(|| last.is_none().then(|| transfer_with_another(progress, wait)).flatten());
     let help = elsewhere.as_ref().map(|(_, help)| help.clone()).unwrap_or_else(|| match call.kind {
         CollectiveKind::Send => {
             format!("write `recv(-> y, from: …)` for rank {other}, on stream `{stream}` too, or leave the `send` out")
@@ -199,21 +209,68 @@ fn unmatched(progress: &RankSimulation, wait: &Wait, last: Option<OperationRun>)
         ),
     });
     let at = span(progress, wait.side.0);
-    let last = last.or(elsewhere.map(|(node, _)| node)).map(|node| span(progress, node)).filter(|span| *span != at);
+    let last = elsewhere.map(|(node, _)| node).or(last).map(|node| span(progress, node)).filter(|span| *span != at);
     PlanError::Unmatched {
         rank,
         other,
         call: describe(call),
-        verb: match call.kind {
-            CollectiveKind::Send => "receives it",
-            CollectiveKind::Recv => "sends it",
-            _ => "makes the same call",
-        },
+        verb,
         at: at.into(),
         last: last.map(Into::into),
         help,
         calls: calls(progress, &[wait.side.0]),
     }
+}
+
+/// The last matching call of the other rank on a stream of another name, where this rank lacks it; and a help text that
+/// names both streams. `None` if there is no such call.
+fn on_another_stream(progress: &RankSimulation, wait: &Wait) -> Option<(OperationRun, String)> {
+    let (call, rank, other) = (progress.call(wait.side), wait.side.0.rank, wait.for_rank);
+    let (group, stream) = place(progress, wait.side);
+    let number = |of: u32| {
+        let groups = &progress.tables.of(other).program.groups;
+        groups.iter().find(|one| one.name == group)?.members_with(other).position(|member| member == of)
+    };
+    let (own_place, other_place) = (number(rank)?, number(other)?);
+    let alike = |found: &Collective, is_own: bool| match call.is_transfer() {
+        true => {
+            let peer = if is_own { other_place } else { own_place };
+            found.is_transfer() && (found.kind == call.kind) == is_own && found.peer as usize == peer
+        }
+        false => describe(found) == describe(call),
+    };
+    let on_streams = |of: u32, is_own: bool| -> Vec<(OperationRun, String)> {
+        calls_of(progress, of)
+            .filter(|(_, found)| (found.dtype, found.count) == (call.dtype, call.count) && alike(found, is_own))
+            .map(|(side, _)| (side.0, place(progress, side)))
+            .filter_map(|(node, (of_group, name))| (of_group == group).then_some((node, name)))
+            .collect()
+    };
+    let theirs = on_streams(other, false);
+    let mut lacking: FxHashMap<&str, isize> = FxHashMap::default();
+    let ours = on_streams(rank, true);
+    ours.iter().for_each(|(_, name)| *lacking.entry(name).or_default() -= 1);
+    theirs.iter().for_each(|(_, name)| *lacking.entry(name).or_default() += 1);
+    let (node, there) = theirs.iter().rev().find(|(_, name)| *name != stream && lacking[name.as_str()] > 0)?;
+    let (does, own) = match call.kind {
+        CollectiveKind::Send => ("receives it", "sends it"),
+        CollectiveKind::Recv => ("sends it", "receives it"),
+        _ => ("makes this call", "makes it"),
+    };
+    let help = format!("rank {other} {does} on `{there}`, rank {rank} {own} on `{stream}`: write both on one stream");
+    Some((*node, help))
+}
+
+/// The calls of a rank in all iterations, in the order of the text.
+fn calls_of<'a>(progress: &'a RankSimulation, rank: u32) -> impl Iterator<Item = (CollectiveCall, &'a Collective)> {
+    let table = progress.tables.of(rank);
+    (0..progress.iterations).flat_map(move |iteration| {
+        let step = iteration as usize % table.program.cycle.len();
+        table.program.cycle[step].ids().flat_map(move |op| {
+            let node = OperationRun { rank, iteration, op };
+            (0..).zip(table.calls(step, op)).map(move |(position, call)| ((node, position), call))
+        })
+    })
 }
 
 /// The last transfer of the other rank in the opposite direction whose partner is a third rank, or the rank itself; and
@@ -227,12 +284,7 @@ fn transfer_with_another(progress: &RankSimulation, wait: &Wait) -> Option<(Oper
     let name = &progress.tables.of(wait.side.0.rank).program.groups[call.group.index()].name;
     let own = table.program.groups.iter().find(|group| group.name == *name)?;
     let own_place = own.members_with(other).position(|rank| rank == wait.side.0.rank)?;
-    let nodes = (0..progress.iterations).flat_map(|iteration| {
-        let step = iteration as usize % table.program.cycle.len();
-        table.program.cycle[step].ids().map(move |op| (step, OperationRun { rank: other, iteration, op }))
-    });
-    let calls = nodes.flat_map(|(step, node)| table.calls(step, node.op).iter().map(move |call| (node, call)));
-    let (node, found) = calls
+    let ((node, _), found) = calls_of(progress, other)
         .filter(|(_, found)| found.is_transfer() && found.kind != call.kind && found.peer as usize != own_place)
         .last()?;
     let (kind, option) = if found.kind == CollectiveKind::Recv { ("recv", "from") } else { ("send", "to") };

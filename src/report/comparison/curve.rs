@@ -103,11 +103,17 @@ fn sparkline(curve: &Curve) -> String {
     curve.points.iter().map(height).collect()
 }
 
+/// True if two amounts are shown with the same number and unit. Only an amount that is rounded ends with zeros.
+fn is_alike(first: &str, last: &str) -> bool {
+    let number = |text: &str| Some((text.split(' ').next()?.parse::<f64>().ok()?, text.split(' ').nth(1)?.to_owned()));
+    first == last || number(first).is_some_and(|number_of_first| number(last) == Some(number_of_first))
+}
+
 /// Describes how the work changes along the axis, and the baseline of the efficiency.
 fn work(curve: &Curve) -> String {
     let (first, last) = (&curve.points[0], &curve.points[curve.points.len() - 1]);
     let change = |text: fn(&CurvePoint) -> String| match (text(first), text(last)) {
-        (first, last) if first == last => first,
+        (first, last) if is_alike(&first, &last) => first,
         (first, last) => format!("{first} to {last}"),
     };
     let flops = change(|point| Flops(point.flops).to_string());

@@ -79,6 +79,7 @@ fn queue_wait(rank: &RankRecord, wait: &QueueWaitRecord, help: bool) -> String {
     let name = |id: u32| rank.operations.get(id as usize).map_or("an operation", |operation| operation.name.as_str());
     let others = match wait.operations {
         1 => String::new(),
+        2 => ", as another operation does for up to as long".to_owned(),
         count => format!(", as {} do for up to as long", counted(count - 1, "other operation")),
     };
     format!(

@@ -77,6 +77,9 @@ fn reserved(place: &FailurePoint) -> Option<String> {
         "for" if place.inside() == Some('[') && place.expects("*") => {
             help("operators work on all members of a list: `[0, 1, 2] * 2`; a loop belongs in the step")
         }
+        "in" if place.lead() == "buffer" && place.inside() == Some('[') && !place.before.contains(':') => {
+            help("the members of a family share one type, and have an index from 0: `buffer w[2]: f32[8]`")
+        }
         "in" if place.lead() == "buffer" && place.expects("*") => {
             help("write the space before `=`: `buffer x: f32[8] in pinned = zeros`")
         }

@@ -46,7 +46,7 @@ pub struct AbArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ITERATIONS)))]
     pub iterations: Option<u32>,
     /// Smallest difference that matters, 3% by default
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", value_parser = share, allow_hyphen_values = true)]
     pub threshold: Option<f64>,
     /// Seed of the random order of blocks, 1 by default
     #[arg(long, value_name = "N")]

@@ -19,6 +19,9 @@ use crate::render::DiagnosticFormat;
 use super::interrupt::Interrupts;
 use super::{ExecArgs, PreparedRun, ProcessRole, failure, finish, prepare};
 
+/// Description of the workload's arguments in [`Start::same`].
+const PARAMETERS: &str = "other values of its parameters";
+
 /// The place of this process among the processes of a run.
 pub(super) struct Process {
     launcher: Launcher,
@@ -34,6 +37,8 @@ struct Start {
     gpu: Option<String>,
     /// Values that must be equal in all processes, by a description.
     same: BTreeMap<String, String>,
+    /// Every parameter with its value.
+    params: BTreeMap<String, String>,
     /// True if the process cannot begin.
     failed: bool,
 }
@@ -199,7 +204,7 @@ impl Process {
 
 impl Start {
     fn failed() -> Start {
-        Start { host: environment::host(), gpu: None, same: BTreeMap::new(), failed: true }
+        Start { host: environment::host(), gpu: None, same: BTreeMap::new(), params: BTreeMap::new(), failed: true }
     }
 
     fn of(ready: &PreparedRun) -> Start {
@@ -208,7 +213,7 @@ impl Start {
         let results = (args.verify, args.outputs.is_some(), args.ranges);
         let same = [
             ("another file", loaded.compiled.sha256.clone()),
-            ("other values of its parameters", format!("{:?}", args.workload)),
+            (PARAMETERS, format!("{:?}", args.workload)),
             ("another backend", format!("{} {:?}", chosen.backend.name(), chosen.backend.topology())),
             ("other settings", format!("{settings:?} {results:?}")),
         ];
@@ -216,6 +221,7 @@ impl Start {
             host: environment::host(),
             gpu: device.facts.into_iter().find(|(name, _)| name == "uuid").map(|(_, id)| id),
             same: same.map(|(name, value)| (name.to_owned(), value)).into(),
+            params: loaded.compiled.ranks[0].program.params.iter().cloned().collect(),
             failed: false,
         }
     }
@@ -225,15 +231,26 @@ impl Start {
 fn check_same(all: &[Start]) -> Result<(), InputError> {
     let Some(first) = all.first() else { return Ok(()) };
     for (name, value) in &first.same {
+        let differs = |start: &Start| start.same.get(name) != Some(value);
         let differing: Vec<String> = (0..)
             .zip(all)
-            .filter(|(_, start)| start.same.get(name) != Some(value))
+            .filter(|(_, start)| differs(start))
             .map(|(rank, start): (u32, _)| format!("rank {rank} on {}", start.host))
             .collect();
         if !differing.is_empty() {
             let verb = if differing.len() == 1 { "has" } else { "have" };
+            let values = all.iter().filter(|start| name == PARAMETERS && differs(start)).find_map(|start| {
+                let (param, other) =
+                    start.params.iter().find(|(param, other)| first.params.get(*param) != Some(*other))?;
+                Some(format!(": `{param}={other}`, not `{param}={}`", first.params.get(param)?))
+            });
             return Err(InputError::RanksDiffer {
-                why: format!("{} {verb} {name} than rank 0 on {}", differing.join(", "), first.host),
+                why: format!(
+                    "{} {verb} {name} than rank 0 on {}{}",
+                    differing.join(", "),
+                    first.host,
+                    values.unwrap_or_default()
+                ),
                 help: "give all processes the same command, file and settings, also your own in `~/.config/aorta`; \
                        only one process gets standard input"
                     .to_owned(),

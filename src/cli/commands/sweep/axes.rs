@@ -59,7 +59,8 @@ impl SweepOptions {
                 help: format!("write the values of the axis without brackets: `{list}`"),
             });
         }
-        if values.len() == 1 {
+        let is_empty = option == "set" && !name.is_empty() && text.is_empty();
+        if values.len() == 1 && !is_empty {
             let value = if option == "env" && !name.is_empty() {
                 format!("{name}={}", unquoted(text))
             } else {
