@@ -135,6 +135,15 @@ fn a_group_exchanges_all_its_parts() {
         }";
     assert_eq!(results(text, 3, "y"), [[0.0, 6.0], [1.0, 6.0], [0.0, 6.0]]);
     assert!(simulated(text, 3).iter().all(|time| *time > 0));
+    // The other end of a transfer may stand outside of the group.
+    let (group, alone) = ("group { all_reduce(x -> y) send(x, to: 1) }", "all_reduce(x -> y) recv(-> z, from: 0)");
+    let (turned, inside) = ("all_reduce(x -> y) send(x, to: 1)", "group { all_reduce(x -> y) recv(-> z, from: 0) }");
+    for (first, second) in [(group, alone), (turned, inside)] {
+        let text = format!(
+            "buffer x: f32[2] = iota\nbuffer y, z: f32[2] = zeros\nstep {{ if rank == 0 {{ {first} }} if rank == 1 {{ {second} }} }}"
+        );
+        assert_eq!(results(&text, 2, "z"), [[0.0, 0.0], [0.0, 1.0]], "{text}");
+    }
 }
 
 /// Rows that a tensor counts go where the definition says, by a collective and by copies, and come back.

@@ -361,29 +361,20 @@ fn a_held_iteration_takes_no_more_of_the_host() {
 
 #[test]
 fn urgent_kernels_go_first() {
-    // Ends of the kernels of a step, in the order of the text.
-    let ends = |step: &str, mode: LaunchMode| -> Vec<i64> {
-        let streams = "stream first\nstream low(priority: low)\nstream high(priority: high)";
-        let mut session = session_of(ideal(), &format!("{streams}\nstep {{ {step} }}"));
-        session.capture().unwrap_or_else(|error| panic!("{error}"));
-        let trace = session.observe(Observation::once(mode, 1), &Control::default()).expect("runs").remove(0);
-        let mut spans = trace.spans;
-        spans.sort_by_key(|span| span.op.0);
-        spans.iter().map(|span| span.end.0).collect()
-    };
-    let (big, small) = ("big: spin(10us, units: 1320)", "small: spin(1us, units: 132)");
-    for mode in [LaunchMode::Stream, LaunchMode::Graph] {
-        // Units that the first kernel has are not taken from it, but the next that come free go to the urgent one.
-        let late = format!("on first {{ f: spin(1us) }} on low {{ {big} }} on high after f {{ {small} }}");
-        let late = ends(&late, mode);
-        assert!((11 * US..13 * US).contains(&late[2]), "{late:?}");
-        // Kernels that become ready at the same moment begin in the order of their priorities, whatever that of the text is.
-        let after = |name: &str, kernel: &str| format!("on {name} after f {{ {kernel} }}");
-        let head = "on first { f: spin(1us) } ";
-        let (low, high) = (after("low", big), after("high", small));
-        assert_eq!(ends(&format!("{head}{low} {high}"), mode)[2], 2 * US);
-        assert_eq!(ends(&format!("{head}{high} {low}"), mode)[1], 2 * US);
-    }
+    let text = "
+        stream low(priority: low)
+        stream high(priority: high)
+        step {
+          on low  { big: spin(10us, units: 1320) }
+          on high { small: spin(1us, units: 10) }
+        }";
+    let (program, plan) = common::planned(text);
+    let sim = Sim::new(ideal());
+    let schedule = common::placed(&program, &plan, &sim, &schedule::ScheduleOptions::default());
+    let mut session = common::session(&program, &plan, &schedule, &sim);
+    let trace = session.observe(Observation::once(LaunchMode::Stream, 1), &Control::default()).expect("runs").remove(0);
+    // Units that the first kernel has are not taken from it, but the next that come free go to the urgent one.
+    assert_eq!(trace.spans[1].end, Nanos(11 * US));
 }
 
 #[test]

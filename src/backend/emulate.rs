@@ -74,7 +74,8 @@ impl Emulated {
             }
             Launch::Peer(peer) => {
                 let task = cost::peer(&work.spec, peer, &self.profile);
-                let by_kernel = matches!(task, Task::Kernel { .. });
+                // A copy to the rank itself has a single block.
+                let by_kernel = matches!(task, Task::Kernel { blocks: 2.., .. });
                 // A copy engine occupies no unit; its replacement runs a single thread.
                 let units = if by_kernel { units } else { 0 };
                 let time = cost::alone(&task, &self.profile).max(occupied(&[]));

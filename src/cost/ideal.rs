@@ -172,7 +172,8 @@ pub(super) fn loads_between(spec: &Spec, ranks: &[u32], profile: &Profile) -> Ve
         let sent = spec.cost().sent as f64;
         let out = crossing.sends.iter().filter_map(|(to, _)| sender_load(own, *to, sent, port, links));
         let from = crossing.from.iter().zip(&spec.outputs);
-        let into = from.filter_map(|(from, output)| receiver_load(*from, own, output.bytes() as f64, port, links));
+        let into =
+            from.filter_map(|(from, output)| receiver_load(*from, own, crossing.bytes(output) as f64, port, links));
         return out.chain(into).collect();
     }
     if spec.operation.category() != Category::Collective || ranks.len() < 2 {

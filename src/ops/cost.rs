@@ -95,6 +95,8 @@ impl Cost {
             sectors: self.sectors / parts,
             waits: self.waits / parts,
             exchanges: self.exchanges / parts,
+            handoffs: self.handoffs / parts,
+            cluster_handoffs: self.cluster_handoffs / parts,
             blocks: self.blocks.div_ceil(launches),
             tiling: Tiling { flops: self.tiling.flops / parts, ..self.tiling },
             ..self

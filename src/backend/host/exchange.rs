@@ -130,16 +130,16 @@ impl CommState {
         inputs: &[Vec<f64>],
         outputs: &mut [Vec<f64>],
     ) {
-        if collectives.iter().all(Collective::is_transfer) {
-            self.transfer(rank, collectives, inputs, outputs);
-        } else {
+        // All data is sent before any is received, so that two ranks that exchange data do not deadlock. The other end of a transfer may
+        // belong to another operation than this one.
+        self.send(rank, collectives, inputs);
+        if !collectives.iter().all(Collective::is_transfer) {
             self.exchange(rank, spec, collectives, inputs, outputs);
         }
+        self.receive(rank, collectives, inputs, outputs);
     }
 
-    /// Executes sends and receives. All data is sent before any is received, so that two ranks that exchange data do
-    /// not deadlock.
-    fn transfer(&self, rank: u32, collectives: &[Collective], inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
+    fn send(&self, rank: u32, collectives: &[Collective], inputs: &[Vec<f64>]) {
         let mut state = lock(&self.state);
         for one in collectives {
             if let (CollectiveKind::Send, Some(source)) = (one.kind, one.source) {
@@ -147,6 +147,10 @@ impl CommState {
             }
         }
         self.changed.notify_all();
+    }
+
+    fn receive(&self, rank: u32, collectives: &[Collective], inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
+        let mut state = lock(&self.state);
         for one in collectives {
             let (CollectiveKind::Recv, Some(target)) = (one.kind, one.target) else { continue };
             let values = loop {

@@ -456,7 +456,6 @@ impl SimMachine {
     fn handle(&mut self, what: EventKind) {
         match what {
             EventKind::Ready(task) => self.ready(task),
-            EventKind::Serve(device) => self.serve(device as usize),
             EventKind::Dispatch(task) => self.dispatch_reserved(task),
             EventKind::Launched { device, end } => self.launched_node(device, end),
             EventKind::Begin(task) => {

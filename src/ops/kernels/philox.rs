@@ -73,6 +73,7 @@ mod tests {
     /// Compares with known answers of Random123, the authors' implementation.
     #[test]
     fn words_are_those_of_the_paper() {
+        assert!(TEXT.contains(&format!("constexpr int PHILOX_ROUNDS = {ROUNDS};")));
         assert_eq!(words(0, 0), [0x5f6f_b709, 0x0d89_3f64, 0x4f12_1f81, 0x4f73_0a48]);
     }
 

@@ -20,10 +20,8 @@ const PART_LOADS: u64 = 7;
 /// Maximum number of bytes that a thread loads whose row has fewer threads than a warp.
 const PART_BYTES: u64 = SECTOR;
 
-/// Number of elements per thread above which a row that has fewer threads than a warp gets more of them, if the device
-/// has room for them.
+/// Number of elements per thread above which a row with fewer threads than a warp gets more of them, if the device has room.
 const FEW: u64 = 4;
-
 /// Maximum number of threads of a row for which threads are added only because the device has room for them.
 const MAX_ADDED: u64 = 256;
 
@@ -51,7 +49,6 @@ const MERGED_BYTES: u64 = UNITS * (18 << 10);
 
 /// Maximum length of a row in elements for which a position plus a pack fits a signed 32-bit number.
 const MAX_SHIFTED: u64 = 1 << 30;
-
 /// Minimum length of a row, in packs, for which rows without alignment are read in aligned packs.
 const WORTH_A_SHIFT: u64 = 8;
 

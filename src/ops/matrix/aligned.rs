@@ -14,7 +14,7 @@ use crate::ops::kernels::walk::Operand as Walked;
 use crate::ops::{Arithmetic, Cost, Launch, Matrix, ScaleForm, Scales, Space, Spec, Tensor, Traffic};
 
 /// Maximum number of rows and columns of a matrix, which kernels index with 32 bits.
-const MAX_SIDE: u64 = 1 << 31;
+pub const MAX_SIDE: u64 = 1 << 31;
 
 /// Alignment in bytes of a matrix in the workspace.
 const ALIGN: u64 = 512;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::aligned::MAX_SIDE;
 use super::collapse;
 use super::*;
 
@@ -15,9 +16,10 @@ pub fn folded(spec: &Spec) -> Cow<'_, Spec> {
     }
     let [of_a, of_c] = [a, c].map(|tensor| tensor.strides.part(..rank - 1));
     let rows = collapse(c.dims.part(..rank - 1), &[of_a, of_c]);
-    // Rows that overlap are no matrix of the library.
+    // Rows that overlap are no matrix of the library, nor are more rows than its sizes can be.
     let is_matrix = |tensor: &Tensor, strides: &Dims| strides.last().is_some_and(|&row| row >= tensor.dims[rank - 1]);
     if rows.dims.len() == rank - 1
+        || rows.dims.iter().any(|&size| size >= MAX_SIDE)
         || ![a, c].into_iter().zip(&rows.strides).all(|(tensor, rows)| is_matrix(tensor, rows))
     {
         return Cow::Borrowed(spec);

@@ -17,6 +17,11 @@ impl Crossing {
     pub fn counted(&self) -> Option<RowCounts> {
         self.sends.as_ref().and_then(|(_, copy)| RowCounts::of(copy))
     }
+
+    /// Bytes that a copy moves to or from a tensor; of counted rows, those that a rank usually sends to another.
+    pub fn bytes(&self, tensor: &Tensor) -> u64 {
+        self.counted().map_or(tensor.bytes(), |rows| rows.usual_bytes(tensor.dtype))
+    }
 }
 
 impl PeerCopy {
@@ -63,7 +68,7 @@ impl Operation for PeerCopy {
         let rank = spec.team.rank;
         let arrives = from.iter().zip(&spec.outputs).filter(|(from, _)| **from != rank);
         // A rank is assumed to receive as many counted rows as it sends.
-        let bytes = |tensor: &Tensor| own(spec).counted().map_or(tensor.bytes(), |rows| rows.usual_bytes(tensor.dtype));
+        let bytes = |tensor: &Tensor| own(spec).bytes(tensor);
         let received = arrives.map(|(_, output)| bytes(output)).sum();
         match sends {
             Some((to, copy)) if *to == rank => Cost { received, ..copy.cost() },

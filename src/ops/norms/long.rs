@@ -29,13 +29,13 @@ pub fn split(spec: &Spec, norm: &Norm) -> Option<RowSplit> {
 }
 
 /// Returns the cost of both kernels.
-pub fn cost(spec: &Spec, split: &RowSplit) -> Cost {
+pub fn cost(spec: &Spec, split: &RowSplit, norm: &Norm) -> Cost {
     let (elements, threads) = (spec.inputs[0].elements() as f64, split.all_threads() as f64);
     let each = EACH + PER_WEIGHT * (spec.inputs.len() - 1) as f64;
     Cost {
         instructions: each * elements + PER_THREAD * threads,
         special: threads,
-        exchanges: 5.0,
+        exchanges: if norm.centred { 4.0 } else { 2.0 },
         ..split.cost(spec, 4.0 * elements)
     }
 }
@@ -81,8 +81,11 @@ const NORMALIZE: &str = r#"  const u32 r = 0;
   C v[K][V], sum = 0, squares = 0;
   const C* of_row = parts + row * CHUNKS * 3;
   read(from[r], sx, 0, shift[r], n, scale, v);
-  for (u32 c = threadIdx.x; c < CHUNKS; c += BLOCK) sum += of_row[3 * c] * of_row[3 * c + 2];
-  const C mean = across(sum, 0, [](C a, C b) { return a + b; }) / whole;
+  C mean = 0;
+  if (centred) {
+    for (u32 c = threadIdx.x; c < CHUNKS; c += BLOCK) sum += of_row[3 * c] * of_row[3 * c + 2];
+    mean = across(sum, 0, [](C a, C b) { return a + b; }) / whole;
+  }
   for (u32 c = threadIdx.x; c < CHUNKS; c += BLOCK) {
     C off = of_row[3 * c] - mean;
     squares += of_row[3 * c + 1] + of_row[3 * c + 2] * off * off;

@@ -205,7 +205,7 @@ impl Norm {
 
     fn cost_of_rows(&self, spec: &Spec) -> Cost {
         match long::split(spec, self) {
-            Some(split) => long::cost(spec, &split),
+            Some(split) => long::cost(spec, &split, self),
             None => NormPartition::of(spec, self).cost(spec, self),
         }
     }

@@ -9,8 +9,6 @@ use super::{TaskId, Time, TransferId};
 pub(super) enum EventKind {
     /// A task's dependencies have ended.
     Ready(TaskId),
-    /// The front end of a device serves what has become ready.
-    Serve(u32),
     /// The front end launches a task of a hardware queue.
     Dispatch(TaskId),
     /// The front end of a device has launched a node of a graph, or handled the end of a branch, which is `end`.

@@ -42,12 +42,12 @@ pub(super) struct FrontEnd {
     free: Time,
     /// The queue that the front end serves; `None` before the first launch.
     queue: Option<u32>,
-    /// Queues whose heads are ready, each with the priority of its head, in the order in which these became ready.
-    ready: VecDeque<(i32, u32)>,
+    /// Queues whose heads are ready, in the order in which these became ready.
+    ready: VecDeque<u32>,
     /// True while the front end is reserved for the next launch, of a head that waits until the front end is free.
     is_reserved: bool,
-    /// Nodes of graphs whose dependencies have ended, each with its priority, in the order in which they became ready.
-    nodes: VecDeque<(i32, TaskId)>,
+    /// Nodes of graphs whose dependencies have ended, in the order in which they became ready.
+    nodes: VecDeque<TaskId>,
     /// Ends of branches whose dependencies have ended, in the order in which they became ready.
     branch_ends: VecDeque<TaskId>,
     /// True while it launches a node or handles the end of a branch.
@@ -62,29 +62,18 @@ impl FrontEnd {
         digest.moment((*free).max(now - times.switch));
         digest.word(queue.map_or(u64::MAX, u64::from));
         digest.size(ready.len());
-        for &(priority, queue) in ready {
-            digest.duration(priority.into());
-            digest.word(queue);
-        }
+        digest.words(ready.iter().copied());
         digest.word(*is_reserved);
-        digest.tasks(nodes.iter().map(|&(_, node)| node));
+        digest.tasks(nodes.iter().copied());
         digest.tasks(branch_ends.iter().copied());
         digest.word(*is_launching);
     }
 
-    /// Removes and returns the queue to serve next: one with the most urgent head; of these the present one as long as its head is ready,
-    /// then the one that has been ready for the longest time. The choice is made when the launch before it begins. `None` if no queue is
-    /// ready.
+    /// Removes and returns the queue to serve next: the present one as long as its head is ready, then the one that has been ready for
+    /// the longest time. The choice is made when the launch before it begins. `None` if no queue is ready.
     fn next(&mut self) -> Option<u32> {
-        let order = |&(_, &(priority, queue)): &(usize, &(i32, u32))| (priority, Some(queue) != self.queue);
-        let (next, _) = self.ready.iter().enumerate().min_by_key(order)?;
-        self.ready.remove(next).map(|(_, queue)| queue)
-    }
-
-    /// Removes and returns the most urgent node that is ready, and of these the one that has been ready for the longest time.
-    fn next_node(&mut self) -> Option<TaskId> {
-        let (next, _) = self.nodes.iter().enumerate().min_by_key(|&(_, &(priority, _))| priority)?;
-        self.nodes.remove(next).map(|(_, node)| node)
+        let present = self.ready.iter().position(|&queue| Some(queue) == self.queue);
+        self.ready.remove(present.unwrap_or(0))
     }
 }
 
@@ -120,11 +109,10 @@ impl SimMachine {
         delay > 0
     }
 
-    /// Starts the head of a hardware queue if it is ready, as soon as the front end is free. The front end chooses among all heads that
-    /// become ready at this moment.
+    /// Starts the head of a hardware queue if it is ready, as soon as the front end is free.
     pub(super) fn start_ready(&mut self, queue: u32) {
         if let Some(device) = self.offer(queue) {
-            self.at(self.now, EventKind::Serve(device as u32));
+            self.serve(device);
         }
     }
 
@@ -137,17 +125,13 @@ impl SimMachine {
         }
         // Marks the head as offered, so that it starts only once.
         state.open = OFFERED;
-        let priority = state.placing.priority;
         let device = self.device(head);
-        self.devices[device].front_end.ready.push_back((priority, queue));
+        self.devices[device].front_end.ready.push_back(queue);
         Some(device)
     }
 
-    /// Launches heads of queues and nodes of graphs until the front end is busy, or none is ready.
-    pub(super) fn serve(&mut self, device: usize) {
-        if !self.devices[device].front_end.is_launching {
-            self.serve_nodes(device);
-        }
+    /// Launches heads of queues until the front end is busy, or no head is ready.
+    fn serve(&mut self, device: usize) {
         let FrontEndTimes { launch, switch, .. } = self.front_end_times;
         let now = self.now;
         while !self.devices[device].front_end.is_reserved {
@@ -189,21 +173,20 @@ impl SimMachine {
     /// Launches the node of a graph or handles the end of a branch, whose dependencies have ended, as soon as the front end is free.
     pub(super) fn start_node(&mut self, node: TaskId) {
         let device = self.device(node);
-        let state = self.state(node);
-        let (is_end, priority) = (matches!(state.action, Action::BranchEnd), state.placing.priority);
+        let is_end = matches!(self.state(node).action, Action::BranchEnd);
         let front_end = &mut self.devices[device].front_end;
-        match is_end {
-            true => front_end.branch_ends.push_back(node),
-            false => front_end.nodes.push_back((priority, node)),
+        let waiting = if is_end { &mut front_end.branch_ends } else { &mut front_end.nodes };
+        waiting.push_back(node);
+        if !front_end.is_launching {
+            self.serve_nodes(device);
         }
-        self.at(self.now, EventKind::Serve(device as u32));
     }
 
-    /// Launches the next node that is ready. Ends of branches wait until no node is.
+    /// Launches the node that has been ready for the longest time. Ends of branches wait until no node is ready.
     fn serve_nodes(&mut self, device: usize) {
         let done = self.now + self.front_end_times.node;
         let front_end = &mut self.devices[device].front_end;
-        let node = front_end.next_node();
+        let node = front_end.nodes.pop_front();
         let end = if node.is_none() { front_end.branch_ends.pop_front() } else { None };
         front_end.is_launching = node.is_some() || end.is_some();
         if let Some(node) = node {

@@ -97,7 +97,6 @@ fn what(digest: &mut Digest, what: EventKind) {
         }
         EventKind::BlocksEnd(group) => return digest.words([3, u64::from(group)]),
         EventKind::Transferred(transfer) => return digest.words([4, u64::from(transfer)]),
-        EventKind::Serve(device) => return digest.words([7, u64::from(device)]),
     };
     digest.word(kind);
     digest.task(task);
