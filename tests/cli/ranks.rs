@@ -434,16 +434,17 @@ fn work_is_that_of_all_ranks() {
     let sandbox = Sandbox::new();
     sandbox.write("uneven.aorta", UNEVEN);
     let run = |arguments: &str| {
-        let words = format!("{arguments} --backend sim --effort quick");
+        let words = format!("{arguments} --backend sim");
         sandbox.good(&words.split_whitespace().collect::<Vec<_>>())
     };
-    let swept = run("sweep uneven.aorta --ranks 4 --set big=0,1 --json big.jsonl");
+    let swept = run("sweep uneven.aorta --effort quick --ranks 4 --set big=0,1 --json big.jsonl");
     assert!(swept.contains("the work stays ("), "{swept}");
     assert_eq!(swept.matches(" 100 %").count(), 2, "{swept}");
-    let scaled = run("sweep uneven.aorta --set big=0 --ranks 2,4,8 --json ranks.jsonl");
+    let scaled = run("sweep uneven.aorta --effort quick --set big=0 --ranks 2,4,8 --json ranks.jsonl");
     assert!(scaled.contains("strong scaling"), "{scaled}");
-    let searched =
-        run("sweep uneven.aorta --search --budget 4 --ranks 2 --set big=0,1 --set split=true,false --json s.jsonl");
+    let searched = run(
+        "sweep uneven.aorta --effort quick --search --budget 4 --ranks 2 --set big=0,1 --set split=true,false --json s.jsonl",
+    );
     assert!(searched.lines().any(|line| line.starts_with("1 ") && line.contains("true")), "{searched}");
     let ab = run("ab uneven.aorta --ranks 4 --rounds 6 --no-apart --a=--set=big=0 --b=--set=big=1");
     assert!(!ab.contains("different work"), "{ab}");
