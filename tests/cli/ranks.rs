@@ -413,7 +413,7 @@ fn copies_reach_ranks_that_send_nothing() {
     }
 }
 
-/// One rank multiplies large matrices and the others small ones; rank 0 sends to rank 1.
+/// Workload whose rank `big` multiplies large matrices, and each other rank small ones. Rank 0 sends to rank 1.
 const UNEVEN: &str = "\
 param big = 0
 param split = false

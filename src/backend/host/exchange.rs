@@ -130,8 +130,8 @@ impl CommState {
         inputs: &[Vec<f64>],
         outputs: &mut [Vec<f64>],
     ) {
-        // All data is sent before any is received, so that two ranks that exchange data do not deadlock. The other end of a transfer may
-        // belong to another operation than this one.
+        // Sends precede receives, so that two ranks that exchange data do not deadlock. The other end of a transfer may belong to another
+        // operation than this one.
         self.send(rank, collectives, inputs);
         if !collectives.iter().all(Collective::is_transfer) {
             self.exchange(rank, spec, collectives, inputs, outputs);

@@ -21,7 +21,7 @@ pub(super) struct GradientOptions {
 pub(super) enum Accumulate {
     /// The same value for all outputs.
     All(bool),
-    /// One value for each output of the `grad`.
+    /// A value for each output of the `grad`.
     Each(Vec<bool>),
 }
 

@@ -8,10 +8,11 @@ use crate::ops::kernels::kernel::{c_type, param};
 use crate::ops::kernels::occupancy::UNITS;
 use crate::ops::kernels::rows::{RowBodies, RowResult, RowSplit};
 
-/// Instructions per element: those of both kernels, and for a weight or a bias.
+/// Estimated instructions per element of both kernels, without weights and biases.
 const EACH: f64 = 16.0;
+/// Estimated instructions per element for a weight, and for a bias.
 const PER_WEIGHT: f64 = 6.0;
-/// Instructions per thread, for addresses and for exchanging values.
+/// Estimated instructions per thread, for addresses and for exchanging values.
 const PER_THREAD: f64 = 300.0;
 
 /// Number of values of a chunk: its mean, its sum of squared differences to the mean, and its number of elements.
